@@ -1,0 +1,269 @@
+//! Batch headers: what one entry of a `.log` file says of itself, in all three magics.
+
+use super::codec::Codec;
+use super::{FormatError, field_i16, field_i32, field_i64};
+use crate::units::{LeaderEpoch, Offset, Timestamp};
+
+/// Bytes of every entry that its size field does not count: offset and size.
+pub const LOG_OVERHEAD: usize = 12;
+/// Bytes that classify any entry: offset, size, CRC or epoch, magic. A file that ends with no more
+/// than these has no further entry (format page, "Iterating a .log file").
+pub const PREFIX_BYTES: usize = 17;
+/// Header bytes of a magic 2 batch; records follow.
+pub const HEADER_BYTES: usize = 61;
+/// Least value of the size field, in any magic.
+const MIN_SIZE: i32 = 14;
+
+/// What the first 17 bytes of an entry say, in any magic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Base offset of a magic 2 batch, last offset of a legacy message.
+    pub offset: Offset,
+    /// Bytes of the whole entry, this prefix included.
+    pub bytes: u64,
+    /// Format of the entry.
+    pub magic: Magic,
+}
+
+/// The three formats of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Magic {
+    V0,
+    V1,
+    V2,
+}
+
+/// Who set the timestamp of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampType {
+    /// The producer; every record has its own.
+    Create,
+    /// The broker when it appended; all records of a batch share it.
+    LogAppend,
+}
+
+impl Prefix {
+    /// The prefix at the start of `data`. Fails when fewer than 17 bytes are there, on a negative
+    /// offset, a size that no entry can have, or an unknown magic.
+    pub fn parse(data: &[u8]) -> Result<Prefix, FormatError> {
+        if data.len() < PREFIX_BYTES {
+            return Err(FormatError::Short { what: "batch prefix", needs: PREFIX_BYTES, has: data.len() });
+        }
+        let raw_offset = field_i64(data, 0)?;
+        let offset = Offset::new(raw_offset)
+            .ok_or_else(|| FormatError::invalid(format!("negative base offset {raw_offset}")))?;
+        let size = field_i32(data, 8)?;
+        let magic = Magic::parse(data[16])?;
+        let least = if magic == Magic::V2 { 49 } else { MIN_SIZE + i32::from(magic == Magic::V1) * 8 };
+        match u64::try_from(size) {
+            Ok(bytes) if size >= least => {
+                Ok(Prefix { offset, bytes: bytes + LOG_OVERHEAD as u64, magic })
+            }
+            _ => Err(FormatError::invalid(format!("batch length {size}, expected at least {least}"))),
+        }
+    }
+}
+
+impl Magic {
+    fn parse(byte: u8) -> Result<Magic, FormatError> {
+        match byte {
+            0 => Ok(Magic::V0),
+            1 => Ok(Magic::V1),
+            2 => Ok(Magic::V2),
+            other => Err(FormatError::invalid(format!("magic {other}, expected 0, 1 or 2"))),
+        }
+    }
+
+    /// The number on disk.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// Bytes that [`BatchHeader::parse`] wants of an entry of this magic.
+    pub const fn header_bytes(self) -> usize {
+        match self {
+            Magic::V0 => 18,
+            Magic::V1 => 26,
+            Magic::V2 => HEADER_BYTES,
+        }
+    }
+}
+
+/// The header of one batch, or of one legacy message or wrapper seen as a batch of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    /// Format of the batch.
+    pub magic: Magic,
+    /// Offset of the first record that the batch ever had. Of a legacy wrapper it is not known before
+    /// decompression, and this is its last offset.
+    pub base_offset: Offset,
+    /// Offset of the last record that the batch ever had.
+    pub last_offset: Offset,
+    /// Bytes of the whole batch in the file.
+    pub bytes: u64,
+    /// Leader epoch, outside the CRC; `None` in legacy messages and where unknown.
+    pub leader_epoch: Option<LeaderEpoch>,
+    /// Checksum on disk: CRC-32C in magic 2, CRC-32 before.
+    pub crc: u32,
+    /// How the records are compressed.
+    pub codec: Codec,
+    /// Who set the timestamps.
+    pub timestamp_type: TimestampType,
+    /// Part of a transaction (control batches of transactions too).
+    pub transactional: bool,
+    /// Holds control records, which are not data.
+    pub control: bool,
+    /// When tombstones and markers of the batch may go (Unix milliseconds); set by compaction.
+    pub delete_horizon: Option<Timestamp>,
+    /// What record timestamps are relative to; a raw number, since it may be -1.
+    pub base_timestamp: i64,
+    /// Largest timestamp of the records, or the append time; `None` when there is none.
+    pub max_timestamp: Option<Timestamp>,
+    /// Producer id, -1 when none.
+    pub producer_id: i64,
+    /// Producer epoch, -1 when none.
+    pub producer_epoch: i16,
+    /// Sequence number of the first record, -1 when none.
+    pub base_sequence: i32,
+    /// Number of records in the batch; 1 for a plain legacy message. Of a legacy wrapper it is not
+    /// known before decompression, and this is 0.
+    pub records_count: u32,
+}
+
+impl BatchHeader {
+    /// The header at the start of `data`, which must hold at least `Magic::header_bytes` of it.
+    /// Checks what can be checked without the records; nothing of the CRC.
+    pub fn parse(data: &[u8]) -> Result<BatchHeader, FormatError> {
+        let prefix = Prefix::parse(data)?;
+        if data.len() < prefix.magic.header_bytes() {
+            let needs = prefix.magic.header_bytes();
+            return Err(FormatError::Short { what: "batch header", needs, has: data.len() });
+        }
+        match prefix.magic {
+            Magic::V2 => parse_v2(prefix, data),
+            Magic::V0 | Magic::V1 => parse_legacy(prefix, data),
+        }
+    }
+
+    /// The checksum of `batch`, the whole entry, as this magic computes it.
+    pub fn checksum(&self, batch: &[u8]) -> u32 {
+        let covered = batch.get(self.checksum_start()..).unwrap_or_default();
+        self.checksum_append(self.checksum_initial(), covered)
+    }
+
+    /// Where the bytes begin that the checksum covers; they go to the end of the batch.
+    pub const fn checksum_start(&self) -> usize {
+        match self.magic {
+            Magic::V0 | Magic::V1 => 16,
+            Magic::V2 => 21,
+        }
+    }
+
+    /// The checksum of no bytes, to begin [`Self::checksum_append`] with.
+    #[expect(clippy::unused_self, reason = "it belongs to the pair")]
+    pub const fn checksum_initial(&self) -> u32 {
+        0
+    }
+
+    /// The checksum of what `so_far` covers and `more`.
+    pub fn checksum_append(&self, so_far: u32, more: &[u8]) -> u32 {
+        match self.magic {
+            Magic::V0 | Magic::V1 => {
+                let mut hasher = crc32fast::Hasher::new_with_initial(so_far);
+                hasher.update(more);
+                hasher.finalize()
+            }
+            Magic::V2 => crc32c::crc32c_append(so_far, more),
+        }
+    }
+
+    /// Is this a legacy message whose value holds compressed messages?
+    pub fn is_legacy_wrapper(&self) -> bool {
+        self.magic != Magic::V2 && self.codec != Codec::None
+    }
+
+    /// Sequence number of the record at `offset`, wrapping from 2^31-1 to 0; -1 when none.
+    pub fn sequence_of(&self, offset: Offset) -> i32 {
+        if self.base_sequence < 0 {
+            return -1;
+        }
+        let wide = i64::from(self.base_sequence) + (offset.get() - self.base_offset.get());
+        i32::try_from(wide.rem_euclid(1 << 31)).unwrap_or(-1)
+    }
+}
+
+fn parse_v2(prefix: Prefix, data: &[u8]) -> Result<BatchHeader, FormatError> {
+    let attributes = field_i16(data, 21)?;
+    let last_offset_delta = field_i32(data, 23)?;
+    let base_timestamp = field_i64(data, 27)?;
+    let max_timestamp = field_i64(data, 35)?;
+    let count = field_i32(data, 57)?;
+    let records_count = u32::try_from(count)
+        .map_err(|_| FormatError::invalid(format!("negative record count {count}")))?;
+    let last_offset = (last_offset_delta >= 0)
+        .then(|| prefix.offset.checked_add(i64::from(last_offset_delta)))
+        .flatten()
+        .ok_or_else(|| {
+            FormatError::invalid(format!(
+                "last offset delta {last_offset_delta} after base offset {}",
+                prefix.offset
+            ))
+        })?;
+    Ok(BatchHeader {
+        magic: Magic::V2,
+        base_offset: prefix.offset,
+        last_offset,
+        bytes: prefix.bytes,
+        leader_epoch: LeaderEpoch::new(field_i32(data, 12)?),
+        crc: field_i32(data, 17)?.cast_unsigned(),
+        codec: Codec::from_attributes(attributes),
+        timestamp_type: timestamp_type(attributes),
+        transactional: attributes & 0x10 != 0,
+        control: attributes & 0x20 != 0,
+        delete_horizon: (attributes & 0x40 != 0).then(|| Timestamp::from_millis(base_timestamp)),
+        base_timestamp,
+        max_timestamp: timestamp(max_timestamp),
+        producer_id: field_i64(data, 43)?,
+        producer_epoch: field_i16(data, 51)?,
+        base_sequence: field_i32(data, 53)?,
+        records_count,
+    })
+}
+
+fn parse_legacy(prefix: Prefix, data: &[u8]) -> Result<BatchHeader, FormatError> {
+    let attributes = i16::from(data[17]);
+    let codec = Codec::from_attributes(attributes);
+    let (kind, raw) = match prefix.magic {
+        Magic::V1 => (timestamp_type(attributes), field_i64(data, 18)?),
+        Magic::V0 | Magic::V2 => (TimestampType::Create, -1),
+    };
+    Ok(BatchHeader {
+        magic: prefix.magic,
+        base_offset: prefix.offset,
+        last_offset: prefix.offset,
+        bytes: prefix.bytes,
+        leader_epoch: None,
+        crc: field_i32(data, 12)?.cast_unsigned(),
+        codec,
+        timestamp_type: kind,
+        transactional: false,
+        control: false,
+        delete_horizon: None,
+        base_timestamp: raw,
+        max_timestamp: timestamp(raw),
+        producer_id: -1,
+        producer_epoch: -1,
+        base_sequence: -1,
+        records_count: u32::from(codec == Codec::None),
+    })
+}
+
+fn timestamp_type(attributes: i16) -> TimestampType {
+    if attributes & 8 == 0 { TimestampType::Create } else { TimestampType::LogAppend }
+}
+
+/// A timestamp field; -1 is "none" (format page, "Timestamp semantics").
+pub(super) fn timestamp(raw: i64) -> Option<Timestamp> {
+    (raw != -1).then(|| Timestamp::from_millis(raw))
+}

@@ -1,0 +1,5 @@
+//! offsetfs: Kafka partitions as files.
+
+pub mod error;
+pub mod format;
+pub mod units;

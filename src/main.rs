@@ -1,0 +1,2 @@
+//! The `offsetfs` program.
+fn main() {}
