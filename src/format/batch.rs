@@ -48,19 +48,26 @@ impl Prefix {
     /// offset, a size that no entry can have, or an unknown magic.
     pub fn parse(data: &[u8]) -> Result<Prefix, FormatError> {
         if data.len() < PREFIX_BYTES {
-            return Err(FormatError::Short { what: "batch prefix", needs: PREFIX_BYTES, has: data.len() });
+            return Err(FormatError::Short {
+                what: "batch prefix",
+                needs: PREFIX_BYTES,
+                has: data.len(),
+            });
         }
         let raw_offset = field_i64(data, 0)?;
         let offset = Offset::new(raw_offset)
             .ok_or_else(|| FormatError::invalid(format!("negative base offset {raw_offset}")))?;
         let size = field_i32(data, 8)?;
         let magic = Magic::parse(data[16])?;
-        let least = if magic == Magic::V2 { 49 } else { MIN_SIZE + i32::from(magic == Magic::V1) * 8 };
+        let least =
+            if magic == Magic::V2 { 49 } else { MIN_SIZE + i32::from(magic == Magic::V1) * 8 };
         match u64::try_from(size) {
             Ok(bytes) if size >= least => {
                 Ok(Prefix { offset, bytes: bytes + LOG_OVERHEAD as u64, magic })
             }
-            _ => Err(FormatError::invalid(format!("batch length {size}, expected at least {least}"))),
+            _ => {
+                Err(FormatError::invalid(format!("batch length {size}, expected at least {least}")))
+            }
         }
     }
 }
@@ -161,7 +168,6 @@ impl BatchHeader {
     }
 
     /// The checksum of no bytes, to begin [`Self::checksum_append`] with.
-    #[expect(clippy::unused_self, reason = "it belongs to the pair")]
     pub const fn checksum_initial(&self) -> u32 {
         0
     }

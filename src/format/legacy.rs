@@ -17,7 +17,9 @@ pub(super) fn survey(wrapper: &BatchHeader, bytes: &[u8]) -> Result<(u32, i64), 
         let prefix = Prefix::parse(rest)?;
         let inner = BatchHeader::parse(rest)?;
         if prefix.magic != wrapper.magic || inner.is_legacy_wrapper() {
-            return Err(FormatError::invalid(format!("foreign message inside a wrapper at byte {at}")));
+            return Err(FormatError::invalid(format!(
+                "foreign message inside a wrapper at byte {at}"
+            )));
         }
         let size = usize::try_from(prefix.bytes).unwrap_or(usize::MAX);
         if size > rest.len() {
@@ -33,14 +35,18 @@ pub(super) fn survey(wrapper: &BatchHeader, bytes: &[u8]) -> Result<(u32, i64), 
         Magic::V0 | Magic::V1 | Magic::V2 => 0,
     };
     if shift < 0 {
-        let reason = format!("wrapper offset {} below its inner offset {last}", wrapper.last_offset);
+        let reason =
+            format!("wrapper offset {} below its inner offset {last}", wrapper.last_offset);
         return Err(FormatError::Invalid(reason));
     }
     Ok((count, shift))
 }
 
 /// The value of a wrapper: the compressed bytes. `message` is the whole entry.
-pub fn wrapped_value<'a>(wrapper: &BatchHeader, message: &'a [u8]) -> Result<&'a [u8], FormatError> {
+pub fn wrapped_value<'a>(
+    wrapper: &BatchHeader,
+    message: &'a [u8],
+) -> Result<&'a [u8], FormatError> {
     read_message(wrapper, message, 0)
         .and_then(|(record, _)| record.value)
         .ok_or_else(|| FormatError::invalid("a wrapper without a value"))

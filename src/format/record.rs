@@ -67,18 +67,14 @@ impl Cursor {
             Magic::V2 => read_record(header, rest),
             Magic::V0 | Magic::V1 => legacy::read_message(header, rest, self.shift),
         };
-        match read {
-            Some((record, consumed)) => {
-                self.at += consumed;
-                Some(Ok(record))
-            }
-            None => {
-                self.left = 0;
-                let reason = format!("invalid record at byte {} of the batch", self.at);
-                self.at = bytes.len();
-                Some(Err(FormatError::Invalid(reason)))
-            }
-        }
+        let Some((record, consumed)) = read else {
+            self.left = 0;
+            let reason = format!("invalid record at byte {} of the batch", self.at);
+            self.at = bytes.len();
+            return Some(Err(FormatError::Invalid(reason)));
+        };
+        self.at += consumed;
+        Some(Ok(record))
     }
 
     /// Records that are still to come.
