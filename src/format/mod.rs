@@ -60,3 +60,12 @@ macro_rules! big_endian_field {
 big_endian_field!(field_i16, i16);
 big_endian_field!(field_i32, i32);
 big_endian_field!(field_i64, i64);
+
+#[cfg(test)]
+mod tests {
+    /// The bytes that `digits` name, two hexadecimal digits each.
+    pub(super) fn hex(digits: &str) -> Vec<u8> {
+        let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+        (0..digits.len()).step_by(2).map(byte).collect()
+    }
+}
