@@ -3,3 +3,4 @@
 pub mod error;
 pub mod format;
 pub mod units;
+pub mod view;
