@@ -23,6 +23,7 @@
 //! Anything else is no name. A name says nothing of whether there is such a record.
 
 pub mod name;
+pub mod render;
 pub mod time;
 
 /// The number that `text` spells, where it does so in the only valid way.
