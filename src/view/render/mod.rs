@@ -4,6 +4,7 @@
 //! may change later ([`Marks`] are the exception, and no range has them); `rendered_bytes` counts
 //! exactly what `render` appends.
 
+pub mod attributes;
 mod jsonl;
 mod nul;
 #[cfg(test)]
