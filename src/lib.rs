@@ -1,5 +1,6 @@
 //! offsetfs: Kafka partitions as files.
 
+pub mod cli;
 pub mod error;
 pub mod format;
 pub mod units;
