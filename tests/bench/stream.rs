@@ -1,0 +1,144 @@
+//! `cat` and `grep` over a whole partition as one file, `by-offset/0..`, against the null file system
+//! with the same flags and a file of the same size on the disk.
+//!
+//! `--null-fs MOUNTPOINT NAME SIZE` serves the null file system until it is unmounted.
+
+mod daemon;
+mod make_log;
+mod null_fs;
+mod rounds;
+mod table;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use daemon::{Daemon, NULL_FS, forget_pages, seconds_of, seconds_of_cat};
+use make_log::Spec;
+use null_fs::NullFs;
+use rounds::{Outcome, Series, Work, interleave};
+use table::{Goal, Table, Unit};
+
+const FILE: &str = "0..";
+
+/// The same bytes on three file systems.
+struct Files {
+    ours: PathBuf,
+    null: PathBuf,
+    native: PathBuf,
+}
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(place) = arguments.iter().position(|argument| argument == NULL_FS) {
+        return serve_null(&arguments[place + 1..]);
+    }
+    if !rounds::asked_for("stream") {
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir()?;
+    let source = scratch.path().join("data");
+    let log = make_log::one(&source, &Spec::new("stream", rounds::scaled(5_000_000, 20_000)))?;
+    let mib = log.lines_bytes >> 20;
+    let title = format!("stream: by-offset/0.., {mib} MiB of 100-byte values, warm source");
+    let mut table = Table::new(&title);
+    let null = Daemon::null(FILE, log.lines_bytes)?;
+    let partition = log.dir.file_name().ok_or("no name")?;
+    match Daemon::offsetfs(&source, &scratch.path().join("cache")) {
+        Err(error) => table.absent("cat and grep of by-offset/0..", &error.to_string()),
+        Ok(daemon) => {
+            let files = Files {
+                ours: daemon.path().join(partition).join("by-offset").join(FILE),
+                null: null.path().join(FILE),
+                native: scratch.path().join("native"),
+            };
+            fs::copy(&files.ours, &files.native)?;
+            if fs::metadata(&files.native)?.len() != log.lines_bytes {
+                return Err("by-offset/0.. has not the size of what was written".into());
+            }
+            extents_known(&files, &mut table);
+            drop(daemon);
+            cold_extents(&source, partition, &files, &mut table);
+        }
+    }
+    table.print();
+    Ok(())
+}
+
+fn serve_null(arguments: &[String]) -> Outcome<()> {
+    let [mountpoint, name, size, ..] = arguments else {
+        return Err(format!("usage: {NULL_FS} MOUNTPOINT NAME SIZE").into());
+    };
+    Ok(NullFs::new(vec![(name.clone(), size.parse()?)]).serve(Path::new(mountpoint))?)
+}
+
+/// First and second reads of a file whose size has been asked for before.
+fn extents_known(files: &Files, table: &mut Table) {
+    let first = |file: &Path| {
+        forget_pages(file)?;
+        seconds_of_cat(file)
+    };
+    three(files, table, "cat, first read", Goal::AtLeast(0.7), &first);
+    three(files, table, "cat, read again", Goal::AtLeast(0.95), &seconds_of_cat);
+    let grep_first = |file: &Path| {
+        forget_pages(file)?;
+        grep(file)
+    };
+    three(files, table, "grep -c, first read", Goal::None, &grep_first);
+    three(files, table, "grep -c, read again", Goal::AtLeast(0.95), &grep);
+}
+
+/// Ours against the null file system and, for information, against the disk. Each side reads the file
+/// once before, so that "again" is true from the first round.
+fn three(
+    files: &Files,
+    table: &mut Table,
+    what: &str,
+    goal: Goal,
+    run: &dyn Fn(&Path) -> Outcome<f64>,
+) {
+    let side = |file: &'_ Path| -> Work<'_> {
+        let file = file.to_owned();
+        Box::new(move || run(&file))
+    };
+    for file in [&files.ours, &files.null] {
+        // A failure shows in the rounds.
+        let _ = seconds_of_cat(file);
+    }
+    let [null, ours, native] =
+        interleave(rounds::rounds(7), [side(&files.null), side(&files.ours), side(&files.native)]);
+    show(table, what, goal, &ours, &null, &native);
+}
+
+/// A mount without any cache: the first `cat` also pays for the pass that finds the size.
+fn cold_extents(source: &Path, partition: &OsStr, files: &Files, table: &mut Table) {
+    let ours = || {
+        let cache = tempfile::tempdir()?;
+        let daemon = Daemon::offsetfs(source, cache.path())?;
+        seconds_of_cat(&daemon.path().join(partition).join("by-offset").join(FILE))
+    };
+    let null = || {
+        forget_pages(&files.null)?;
+        seconds_of_cat(&files.null)
+    };
+    let native = || seconds_of_cat(&files.native);
+    let [null, ours, native] =
+        interleave(rounds::rounds(7), [Box::new(null), Box::new(ours), Box::new(native)]);
+    show(table, "cat, first read, cold extents", Goal::AtLeast(0.5), &ours, &null, &native);
+}
+
+fn show(
+    table: &mut Table,
+    what: &str,
+    goal: Goal,
+    ours: &Result<Series, String>,
+    null: &Result<Series, String>,
+    native: &Result<Series, String>,
+) {
+    table.compare(&format!("{what} / null"), Unit::Seconds, ours, null, goal);
+    table.compare(&format!("{what} / native, warm"), Unit::Seconds, ours, native, Goal::None);
+}
+
+fn grep(file: &Path) -> Outcome<f64> {
+    seconds_of("grep", &[OsStr::new("-c"), OsStr::new("no such text"), file.as_os_str()])
+}
