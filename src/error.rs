@@ -56,6 +56,11 @@ impl Error {
         move |source| Error::Io { action, path, source }
     }
 
+    /// Is this about a file that is not there?
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// A refusal of `path`.
     pub fn refused(path: impl AsRef<Path>, reason: impl Into<String>) -> Error {
         Error::Refused { path: path.as_ref().to_path_buf(), reason: reason.into() }

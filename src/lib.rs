@@ -1,6 +1,7 @@
 //! offsetfs: Kafka partitions as files.
 
 pub mod cli;
+pub mod engine;
 pub mod error;
 pub mod format;
 pub mod units;

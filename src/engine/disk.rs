@@ -1,0 +1,274 @@
+//! The only way to the files of SOURCE. Everything above asks this trait, so that tests can put a
+//! failing or crashing disk in its place. The real one opens files read-only, without following
+//! symbolic links and without moving access times, and keeps a bounded number of descriptors: what
+//! is asked for again after its descriptor was given up is opened again, and must still be the same
+//! file.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::units::Position;
+
+/// Access to files, in the few ways that the engine needs.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// The names in a directory, in no order.
+    fn list(&self, directory: &Path) -> Result<Vec<OsString>>;
+
+    /// What the name itself is, links not followed.
+    fn facts(&self, path: &Path) -> Result<Facts>;
+
+    /// What a file is now, however its name has changed since.
+    fn facts_of(&self, file: &DiskFile) -> Result<Facts>;
+
+    /// Reads from `at` until `buffer` is full or the file ends; the number of bytes read.
+    fn read_at(&self, file: &DiskFile, at: Position, buffer: &mut [u8]) -> Result<usize>;
+}
+
+/// One file, by its path and by what it was when it was first seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskFile {
+    /// Where it is opened.
+    pub path: PathBuf,
+    /// Which file that must be.
+    pub id: FileId,
+}
+
+/// Device and inode number: the same while the file lives, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+/// What kind of thing a name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Kind {
+    File,
+    Directory,
+    Link,
+    Other,
+}
+
+/// What stat(2) says, as far as anyone here asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Which file.
+    pub id: FileId,
+    /// What kind.
+    pub kind: Kind,
+    /// Its size.
+    pub bytes: u64,
+    /// Time of the last change of its content: seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+    /// Permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Facts {
+    fn of(metadata: &Metadata) -> Facts {
+        let kind = match metadata.file_type() {
+            t if t.is_file() => Kind::File,
+            t if t.is_dir() => Kind::Directory,
+            t if t.is_symlink() => Kind::Link,
+            _ => Kind::Other,
+        };
+        Facts {
+            id: FileId { device: metadata.dev(), inode: metadata.ino() },
+            kind,
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), u32::try_from(metadata.mtime_nsec()).unwrap_or(0)),
+            mode: u16::try_from(metadata.mode() & 0o7777).unwrap_or(0),
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+        }
+    }
+}
+
+/// The real files.
+#[derive(Debug)]
+pub struct RealDisk {
+    descriptors: Mutex<Descriptors>,
+}
+
+impl RealDisk {
+    /// Files, of which at most `most` are open at once.
+    pub fn new(most: usize) -> RealDisk {
+        let descriptors = Descriptors { most: most.max(1), clock: 0, open: HashMap::new() };
+        RealDisk { descriptors: Mutex::new(descriptors) }
+    }
+
+    fn descriptor(&self, file: &DiskFile) -> Result<Arc<File>> {
+        let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = cache.get(file.id) {
+            return Ok(open);
+        }
+        drop(cache);
+        let opened = open_read_only(&file.path).map_err(Error::io("open", &file.path))?;
+        let facts = opened.metadata().map_err(Error::io("stat", &file.path))?;
+        if Facts::of(&facts).id != file.id {
+            let gone = io::Error::new(ErrorKind::NotFound, "another file has taken its place");
+            return Err(Error::io("open", &file.path)(gone));
+        }
+        let opened = Arc::new(opened);
+        cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.put(file.id, Arc::clone(&opened));
+        Ok(opened)
+    }
+}
+
+impl Disk for RealDisk {
+    fn list(&self, directory: &Path) -> Result<Vec<OsString>> {
+        let entries = std::fs::read_dir(directory).map_err(Error::io("list", directory))?;
+        entries
+            .map(|entry| entry.map(|e| e.file_name()).map_err(Error::io("list", directory)))
+            .collect()
+    }
+
+    fn facts(&self, path: &Path) -> Result<Facts> {
+        let metadata = std::fs::symlink_metadata(path).map_err(Error::io("stat", path))?;
+        Ok(Facts::of(&metadata))
+    }
+
+    fn facts_of(&self, file: &DiskFile) -> Result<Facts> {
+        let open = self.descriptor(file)?;
+        Ok(Facts::of(&open.metadata().map_err(Error::io("stat", &file.path))?))
+    }
+
+    fn read_at(&self, file: &DiskFile, at: Position, buffer: &mut [u8]) -> Result<usize> {
+        let open = self.descriptor(file)?;
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let position = at.plus(filled as u64).get();
+            match open.read_at(&mut buffer[filled..], position) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("read", &file.path)(e)),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// Opens a regular file for reading. `O_NONBLOCK` so that a FIFO of that name cannot stop us;
+/// `O_NOATIME` is refused to all but the owner (open(2)), who then does without.
+fn open_read_only(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let open = |flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = match open(flags | libc::O_NOATIME) {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags)?,
+        other => other?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+/// Open files, least recently used ones given up first.
+#[derive(Debug)]
+struct Descriptors {
+    most: usize,
+    clock: u64,
+    open: HashMap<FileId, (Arc<File>, u64)>,
+}
+
+impl Descriptors {
+    fn get(&mut self, id: FileId) -> Option<Arc<File>> {
+        self.clock += 1;
+        let (file, used) = self.open.get_mut(&id)?;
+        *used = self.clock;
+        Some(Arc::clone(file))
+    }
+
+    fn put(&mut self, id: FileId, file: Arc<File>) {
+        if self.open.len() >= self.most
+            && let Some(oldest) = self.open.iter().min_by_key(|(_, (_, used))| *used)
+        {
+            let oldest = *oldest.0;
+            self.open.remove(&oldest);
+        }
+        self.clock += 1;
+        self.open.insert(id, (file, self.clock));
+    }
+}
+
+/// The whole content of a small file, or an error when it is larger than `most` bytes.
+pub fn read_small(disk: &dyn Disk, path: &Path, most: u64) -> Result<Vec<u8>> {
+    let facts = disk.facts(path)?;
+    if facts.kind != Kind::File || facts.bytes > most {
+        return Err(Error::refused(path, format!("not a file of at most {most} bytes")));
+    }
+    let file = DiskFile { path: path.to_path_buf(), id: facts.id };
+    let mut content = vec![0; usize::try_from(facts.bytes).unwrap_or(0)];
+    let read = disk.read_at(&file, Position::START, &mut content)?;
+    content.truncate(read);
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: PathBuf) -> DiskFile {
+        let id = RealDisk::new(1).facts(&path).unwrap().id;
+        DiskFile { path, id }
+    }
+
+    #[test]
+    fn a_replaced_file_is_not_read_in_place_of_the_old_one() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a");
+        std::fs::write(&path, "old").unwrap();
+        let old = file(path.clone());
+        std::fs::write(scratch.path().join("b"), "new").unwrap();
+        std::fs::rename(scratch.path().join("b"), &path).unwrap();
+        let mut buffer = [0; 3];
+        let read = RealDisk::new(1).read_at(&old, Position::START, &mut buffer);
+        assert!(matches!(read, Err(Error::Io { action: "open", .. })), "{read:?}");
+    }
+
+    #[test]
+    fn descriptors_are_bounded_and_reopened() {
+        let scratch = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(2);
+        let files: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .map(|name| {
+                std::fs::write(scratch.path().join(name), name).unwrap();
+                file(scratch.path().join(name))
+            })
+            .collect();
+        for _ in 0..2 {
+            for f in &files {
+                let mut buffer = [0; 9];
+                assert_eq!(disk.read_at(f, Position::START, &mut buffer).unwrap(), 1);
+                assert!(disk.descriptors.lock().unwrap().open.len() <= 2);
+            }
+        }
+    }
+
+    #[test]
+    fn links_are_not_followed_and_pipes_do_not_block() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::write(scratch.path().join("target"), "x").unwrap();
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        assert_eq!(RealDisk::new(1).facts(&link).unwrap().kind, Kind::Link);
+        let mut buffer = [0; 1];
+        assert!(RealDisk::new(1).read_at(&file(link), Position::START, &mut buffer).is_err());
+    }
+}

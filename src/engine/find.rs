@@ -1,0 +1,471 @@
+//! Finding one record: by its offset, by its time, by counting from the end. Each search begins with
+//! an index and believes nothing that it says: the batch that an entry names must carry the offsets
+//! that the entry promises, or the search begins at the start of the segment. What a search finds
+//! has the right checksum, and "there is none" is only said after every batch that could hold it
+//! was verified.
+
+use std::sync::Arc;
+
+use crate::engine::batches::{Batch, FoundRecord};
+use crate::engine::damage::Stretch;
+use crate::engine::load::{promised, unreadable};
+use crate::engine::log::{Filter, Found, Interrupted, Log, LogState, SCAN_BYTES};
+use crate::engine::scanner::{Item, Scanner};
+use crate::engine::segment::Segment;
+use crate::engine::window::Window;
+use crate::error::{Error, Result};
+use crate::format::batch::{BatchHeader, HEADER_BYTES};
+use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetIndex, TIME_ENTRY_BYTES, TimeIndex};
+use crate::units::{Offset, Position, Timestamp};
+
+/// Bytes that a search for one batch reads at once: an index interval and a little.
+const FIND_BYTES: usize = 8 << 10;
+/// Below this size a segment is read whole rather than by its time index.
+const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Where a search in a segment may begin: no batch before it holds the offset.
+#[derive(Clone, Copy, Debug)]
+pub struct Anchor {
+    /// Where a batch begins.
+    pub position: Position,
+    /// The least offset that it may hold.
+    pub expected: Offset,
+}
+
+impl Log {
+    /// The data record at `offset`.
+    pub fn find(&self, state: &LogState, offset: Offset) -> Result<Found> {
+        if offset < state.log_start || offset >= self.visible_end(state)? {
+            return Ok(Found::Nothing);
+        }
+        let Some(number) = state.segment_of(offset) else { return Ok(Found::Nothing) };
+        let found = self.find_in_segment(&state.segments[number], offset, &self.filter(state)?)?;
+        Ok(match found {
+            Found::Record(record, ..) if record.record().is_none_or(|r| r.offset != offset) => {
+                Found::Nothing
+            }
+            other => other,
+        })
+    }
+
+    /// The first data record at or behind `offset`, damage included: what may lie in it counts.
+    pub fn find_from(
+        &self,
+        state: &LogState,
+        offset: Offset,
+        interrupted: Option<&Interrupted>,
+    ) -> Result<Found> {
+        let offset = offset.max(state.log_start);
+        let end = self.visible_end(state)?;
+        let filter = self.filter(state)?;
+        let first = state.segment_of(offset).unwrap_or(0);
+        for segment in state.segments.get(first..).unwrap_or_default() {
+            let from = offset.max(segment.base_offset);
+            if from >= end {
+                break;
+            }
+            let anchor = self.anchor(segment, from)?;
+            let found = self.scan_for(segment, anchor, interrupted, &|header, batch| {
+                if header.last_offset < from || header.control || !filter.shows(header) {
+                    return Ok(None);
+                }
+                batch()?.find(from).map_err(|e| damaged(header, &e))
+            }, &|stretch| stretch.end_offset > from)?;
+            match found {
+                Found::Nothing => {}
+                Found::Record(record, ..) if record.record().is_none_or(|r| r.offset >= end) => {
+                    return Ok(Found::Nothing);
+                }
+                other => return Ok(other),
+            }
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// The first data record, in offset order, that is not older than `time`.
+    pub fn find_time(
+        &self,
+        state: &LogState,
+        time: Timestamp,
+        interrupted: Option<&Interrupted>,
+    ) -> Result<Found> {
+        let end = self.visible_end(state)?;
+        let filter = self.filter(state)?;
+        let first = state.segment_of(state.log_start).unwrap_or(0);
+        for segment in state.segments.get(first..).unwrap_or_default() {
+            let Some(anchor) = self.time_anchor(segment, time)? else { continue };
+            let from = state.log_start;
+            let found = self.scan_for(segment, anchor, interrupted, &|header, batch| {
+                let late = header.max_timestamp.is_none_or(|most| most >= time);
+                if !late || header.last_offset < from || header.control || !filter.shows(header) {
+                    return Ok(None);
+                }
+                let wanted = |record: &crate::format::record::Record<'_>| {
+                    record.offset >= from && record.timestamp.is_some_and(|at| at >= time)
+                };
+                batch()?.find_where(wanted).map_err(|e| damaged(header, &e))
+            }, &|stretch| stretch.end_offset > from)?;
+            match found {
+                Found::Nothing => {}
+                Found::Record(record, ..) if record.record().is_none_or(|r| r.offset >= end) => {
+                    return Ok(Found::Nothing);
+                }
+                other => return Ok(other),
+            }
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// The offset of the `count`th data record from the end; the log start when there are fewer.
+    pub fn offset_of_last(
+        &self,
+        state: &LogState,
+        count: u64,
+        interrupted: Option<&Interrupted>,
+    ) -> Result<Offset> {
+        let end = self.visible_end(state)?;
+        let filter = self.filter(state)?;
+        let mut left = count;
+        for segment in state.segments.iter().rev() {
+            if segment.limit <= state.log_start {
+                break;
+            }
+            let mut section_end = Position::new(segment.valid_bytes);
+            for start in self.sections_from_the_end(segment)? {
+                let counted = self.count_section(segment, start, section_end, interrupted, |header| {
+                    !header.control && header.base_offset < end && filter.shows(header)
+                })?;
+                for (header, position) in counted.into_iter().rev() {
+                    let offsets = self.offsets_in(segment, &header, position, state.log_start, end)?;
+                    match offsets.len().checked_sub(usize::try_from(left).unwrap_or(usize::MAX)) {
+                        Some(skip) if left > 0 => return Ok(offsets.get(skip)),
+                        _ => left -= offsets.len() as u64,
+                    }
+                }
+                section_end = start.position;
+            }
+        }
+        Ok(state.log_start)
+    }
+
+    /// A search in one segment for the first record at or behind `offset` in the batch that covers
+    /// it: few reads where the index and the neighbours agree, a verifying scan where they do not.
+    fn find_in_segment(
+        &self,
+        segment: &Arc<Segment>,
+        offset: Offset,
+        filter: &Filter,
+    ) -> Result<Found> {
+        let anchor = self.anchor(segment, offset)?;
+        if let Some(found) = self.find_quickly(segment, offset, anchor, filter)? {
+            return Ok(found);
+        }
+        self.scan_for(segment, anchor, None, &|header, batch| {
+            if header.last_offset < offset {
+                return Ok(None);
+            }
+            if header.base_offset > offset && !header.is_legacy_wrapper() {
+                return Err(Stop::Nothing);
+            }
+            if header.control || !filter.shows(header) {
+                return Err(Stop::Nothing);
+            }
+            let found = batch()?.find(offset).map_err(|e| damaged(header, &e))?;
+            found.map(Some).ok_or(Stop::Nothing)
+        }, &|stretch| stretch.holds(offset))
+    }
+
+    /// Walks headers from the anchor; `None` as soon as anything is not as it should be.
+    fn find_quickly(
+        &self,
+        segment: &Arc<Segment>,
+        offset: Offset,
+        anchor: Anchor,
+        filter: &Filter,
+    ) -> Result<Option<Found>> {
+        let disk = &*self.shared.disk;
+        let mut window = Window::new(FIND_BYTES);
+        let Anchor { mut position, mut expected } = anchor;
+        let header = loop {
+            let left = segment.valid_bytes.saturating_sub(position.get());
+            let bytes = window.fill(disk, &segment.log.file, position, HEADER_BYTES)?;
+            let Ok(header) = BatchHeader::parse(bytes) else { return Ok(None) };
+            let sound = header.bytes <= left
+                && header.base_offset >= expected
+                && header.last_offset < segment.plausible_end();
+            if !sound {
+                return Ok(None);
+            }
+            if header.last_offset >= offset {
+                break header;
+            }
+            position = position.plus(header.bytes);
+            expected = header.last_offset.next();
+        };
+        let covers = header.base_offset <= offset || header.is_legacy_wrapper();
+        if !covers || header.bytes > self.shared.options.max_batch_bytes as u64 {
+            return Ok(None);
+        }
+        let batch = match self.shared.batches.get(segment, position) {
+            Some(batch) if batch.header == header => batch,
+            _ => {
+                let Some(batch) = self.load_checked(segment, &header, position, &mut window)? else {
+                    return Ok(None);
+                };
+                batch
+            }
+        };
+        if header.control || !filter.shows(&header) {
+            return Ok(Some(Found::Nothing));
+        }
+        match batch.find(offset) {
+            Ok(Some(found)) => Ok(Some(Found::Record(found, Arc::clone(segment), position))),
+            Ok(None) => Ok(Some(Found::Nothing)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The batch, if its checksum is right and the next one begins behind its offsets.
+    fn load_checked(
+        &self,
+        segment: &Arc<Segment>,
+        header: &BatchHeader,
+        position: Position,
+        window: &mut Window,
+    ) -> Result<Option<Arc<Batch>>> {
+        let disk = &*self.shared.disk;
+        let Ok(bytes) = usize::try_from(header.bytes) else { return Ok(None) };
+        if header.bytes > crate::engine::scanner::SMALL_BATCH_BYTES {
+            return Ok(None);
+        }
+        let file = &segment.log.file;
+        let held = window.fill(disk, file, position, bytes + HEADER_BYTES)?;
+        let Some((raw, behind)) = held.split_at_checked(bytes) else { return Ok(None) };
+        if header.checksum(raw) != header.crc {
+            return Ok(None);
+        }
+        if position.get() + header.bytes < segment.valid_bytes
+            && !BatchHeader::parse(behind).is_ok_and(|n| n.base_offset > header.last_offset)
+        {
+            return Ok(None);
+        }
+        match self.shared.batches.load(segment, position, header, Some(raw)) {
+            Ok(batch) => Ok(Some(batch)),
+            Err(Error::Damage { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Where a search for `offset` may begin, by the offset index.
+    pub fn anchor(&self, segment: &Segment, offset: Offset) -> Result<Anchor> {
+        let bytes = self.shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+        let index = OffsetIndex::new(segment.base_offset, &bytes);
+        let start = Anchor { position: Position::START, expected: segment.base_offset };
+        let Some(entry) = index.floor(offset) else { return Ok(start) };
+        if entry.offset > offset {
+            return Ok(start);
+        }
+        let header = promised(&self.shared, segment, entry.position, entry.offset)?;
+        Ok(header.map_or(start, |header| {
+            // The offsets of a legacy wrapper reach down to an unknown one.
+            let expected = if header.is_legacy_wrapper() { start.expected } else { header.base_offset };
+            Anchor { position: entry.position, expected }
+        }))
+    }
+
+    /// Where a search for the first record that is not older than `time` may begin; `None` when the
+    /// time index shows that the segment has none.
+    fn time_anchor(&self, segment: &Arc<Segment>, time: Timestamp) -> Result<Option<Anchor>> {
+        let start = Anchor { position: Position::START, expected: segment.base_offset };
+        if segment.valid_bytes <= SMALL_SEGMENT_BYTES {
+            return Ok(Some(start));
+        }
+        let bytes = self.shared.index_bytes(segment.time_index.as_ref(), TIME_ENTRY_BYTES);
+        let index = TimeIndex::new(segment.base_offset, &bytes);
+        let before = Timestamp::from_millis(time.millis().saturating_sub(1));
+        let Some(entry) = index.floor(before).filter(|entry| entry.timestamp < time) else {
+            return Ok(Some(start));
+        };
+        // Everything with a time after the entry's lies behind the batch that ends with its offset.
+        let anchor = self.anchor(segment, entry.offset)?;
+        let mut scanner = self.shared.scanner(segment, FIND_BYTES);
+        scanner.seek(anchor.position, anchor.expected);
+        loop {
+            match scanner.next()? {
+                Item::Batch(header, _) if header.last_offset < entry.offset => {}
+                Item::Batch(header, _)
+                    if header.last_offset == entry.offset
+                        && header.max_timestamp == Some(entry.timestamp) =>
+                {
+                    let (position, expected) = (scanner.position(), scanner.expected());
+                    return Ok(Some(Anchor { position, expected }));
+                }
+                Item::Batch(..) | Item::Damage(_) | Item::End { .. } => return Ok(Some(start)),
+            }
+        }
+    }
+
+    /// Reads on from `anchor` until `pick` finds a record, or `stops` recognises damage in which it
+    /// might be.
+    fn scan_for(
+        &self,
+        segment: &Arc<Segment>,
+        anchor: Anchor,
+        interrupted: Option<&Interrupted>,
+        pick: &dyn Fn(&BatchHeader, &dyn Fn() -> Result<Arc<Batch>, Stop>) -> Result<Option<FoundRecord>, Stop>,
+        stops: &dyn Fn(&Stretch) -> bool,
+    ) -> Result<Found> {
+        let mut scanner = self.shared.scanner(segment, SCAN_BYTES);
+        scanner.seek(anchor.position, anchor.expected);
+        loop {
+            if interrupted.is_some_and(|asked| asked()) {
+                return Err(Error::Interrupted);
+            }
+            let (header, position) = match scanner.next()? {
+                Item::Batch(header, position) => (header, position),
+                Item::Damage(stretch) => {
+                    self.findings().note(&stretch);
+                    if stops(&stretch) {
+                        return Ok(Found::Damaged(stretch));
+                    }
+                    continue;
+                }
+                Item::End { .. } => return Ok(Found::Nothing),
+            };
+            let batch = || self.load_scanned(&scanner, segment, &header, position);
+            match pick(&header, &batch) {
+                Ok(None) => {}
+                Ok(Some(found)) => return Ok(Found::Record(found, Arc::clone(segment), position)),
+                Err(Stop::Nothing) => return Ok(Found::Nothing),
+                Err(Stop::Unreadable(reason)) => {
+                    let stretch = unreadable(segment, position, &header, reason);
+                    self.findings().note(&stretch);
+                    return Ok(Found::Damaged(stretch));
+                }
+                Err(Stop::Failed(e)) => return Err(e),
+            }
+        }
+    }
+
+    fn load_scanned(
+        &self,
+        scanner: &Scanner,
+        segment: &Segment,
+        header: &BatchHeader,
+        position: Position,
+    ) -> Result<Arc<Batch>, Stop> {
+        let raw = scanner.batch_bytes(header, position);
+        self.shared.batches.load(segment, position, header, raw).map_err(|e| match e {
+            Error::Damage { reason, .. } => Stop::Unreadable(reason),
+            other => Stop::Failed(other),
+        })
+    }
+
+    /// Places where a reading of the segment may begin, from its end to its start, each section twice
+    /// as long as the one behind it.
+    fn sections_from_the_end(&self, segment: &Arc<Segment>) -> Result<Vec<Anchor>> {
+        let bytes = self.shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+        let index = OffsetIndex::new(segment.base_offset, &bytes);
+        let (mut sections, mut back) = (Vec::new(), 1);
+        let mut before = Position::new(segment.valid_bytes);
+        while let Some(entry) = index.entries_count().checked_sub(back).map(|i| index.get(i)) {
+            back *= 2;
+            let Some(entry) = entry.filter(|entry| entry.position < before) else { continue };
+            let header = promised(&self.shared, segment, entry.position, entry.offset)?;
+            if let Some(header) = header {
+                let (position, expected) = (entry.position, header.base_offset);
+                sections.push(Anchor { position, expected });
+                before = position;
+            }
+        }
+        sections.push(Anchor { position: Position::START, expected: segment.base_offset });
+        Ok(sections)
+    }
+
+    /// The batches of a section that `counts` accepts.
+    fn count_section(
+        &self,
+        segment: &Arc<Segment>,
+        start: Anchor,
+        end: Position,
+        interrupted: Option<&Interrupted>,
+        counts: impl Fn(&BatchHeader) -> bool,
+    ) -> Result<Vec<(BatchHeader, Position)>> {
+        let mut scanner = self.shared.scanner(segment, SCAN_BYTES);
+        scanner.seek(start.position, start.expected);
+        let mut counted = Vec::new();
+        while scanner.position() < end {
+            if interrupted.is_some_and(|asked| asked()) {
+                return Err(Error::Interrupted);
+            }
+            match scanner.next()? {
+                Item::Batch(header, position) if counts(&header) => counted.push((header, position)),
+                Item::Batch(..) => {}
+                Item::Damage(stretch) => self.findings().note(&stretch),
+                Item::End { .. } => break,
+            }
+        }
+        Ok(counted)
+    }
+
+    /// The offsets of the data records of a batch from `start` up to `end`.
+    fn offsets_in(
+        &self,
+        segment: &Segment,
+        header: &BatchHeader,
+        position: Position,
+        start: Offset,
+        end: Offset,
+    ) -> Result<Offsets> {
+        let span = header.last_offset.distance_from(header.base_offset) + 1;
+        let whole = header.base_offset >= start && header.last_offset < end;
+        if whole && u64::from(header.records_count) == span && !header.is_legacy_wrapper() {
+            return Ok(Offsets::Dense(header.base_offset, header.records_count as usize));
+        }
+        let batch = match self.shared.batches.load(segment, position, header, None) {
+            Ok(batch) => batch,
+            Err(Error::Damage { reason, .. }) => {
+                self.findings().note(&unreadable(segment, position, header, reason));
+                return Ok(Offsets::Sparse(Vec::new()));
+            }
+            Err(e) => return Err(e),
+        };
+        let all = batch.offsets();
+        Ok(Offsets::Sparse(all.into_iter().filter(|o| (start..end).contains(o)).collect()))
+    }
+}
+
+/// The offsets of records that exist.
+enum Offsets {
+    Dense(Offset, usize),
+    Sparse(Vec<Offset>),
+}
+
+impl Offsets {
+    fn len(&self) -> usize {
+        match self {
+            Offsets::Dense(_, count) => *count,
+            Offsets::Sparse(offsets) => offsets.len(),
+        }
+    }
+
+    fn get(&self, i: usize) -> Offset {
+        match self {
+            Offsets::Dense(base, _) => {
+                i64::try_from(i).ok().and_then(|i| base.checked_add(i)).unwrap_or(*base)
+            }
+            Offsets::Sparse(offsets) => offsets.get(i).copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// Why a search in a segment ends without a record.
+enum Stop {
+    Nothing,
+    Unreadable(String),
+    Failed(Error),
+}
+
+fn damaged(header: &BatchHeader, e: &crate::format::FormatError) -> Stop {
+    Stop::Unreadable(format!("batch {} to {}: {e}", header.base_offset, header.last_offset))
+}

@@ -1,0 +1,276 @@
+//! Opening a log: which segments it has, and where it ends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::engine::damage::Stretch;
+use crate::engine::disk::{Disk, Facts, read_small};
+use crate::engine::log::{LogState, SCAN_BYTES, Shared, TornTail};
+use crate::engine::options::LogStart;
+use crate::engine::scanner::Item;
+use crate::engine::segment::{File, Segment};
+use crate::engine::settle::settle;
+use crate::error::Result;
+use crate::format::batch::{BatchHeader, HEADER_BYTES};
+use crate::format::checkpoint::{self, EpochStart};
+use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetIndex, used_entries};
+use crate::format::name::TopicPartition;
+use crate::units::{Offset, Position};
+
+/// The name of the file with the epochs of a partition.
+const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
+/// No index that a broker writes is larger than its `segment.index.bytes`, an i32.
+const MOST_INDEX_BYTES: u64 = 1 << 28;
+
+/// Reads the directory of a log.
+pub fn load(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogState> {
+    let disk = &*shared.disk;
+    let directory = disk.facts(path)?;
+    let names = disk.list(path)?;
+    let settled = settle(disk, path, &names, |swap| {
+        let swap = Arc::new(swap);
+        find_end(shared, &swap).map(|end| end.offset)
+    })?;
+    let mut segments: Vec<Arc<Segment>> = settled.segments.into_iter().map(Arc::new).collect();
+    let mut end = End::at(Position::START, shared.checkpoints.log_start(name).unwrap_or_default());
+    if let Some(active) = segments.last_mut() {
+        end = find_end(shared, active)?;
+        Arc::make_mut(active).valid_bytes = end.position.get();
+    }
+    let mut state = LogState {
+        disk_start: segments.first().map_or(end.offset, |first| first.base_offset),
+        torn_tail: torn_tail(segments.last(), &end),
+        segments,
+        log_start: Offset::ZERO,
+        log_end: end.offset,
+        high_watermark: end.offset,
+        high_watermark_known: false,
+        at_rest: false,
+        checkpoints: 0,
+        leader_epochs: Vec::new(),
+        leftovers: settled.leftovers,
+        shadowed: settled.shadowed,
+        modified: directory.modified,
+        directory,
+        names,
+    };
+    state.modified = newest_change(&state);
+    set_offsets(shared, name, &mut state);
+    state.leader_epochs = leader_epochs(disk, path, &state);
+    Ok(state)
+}
+
+/// The log as it is now, or `None` when nothing changed since `old`.
+pub fn refresh(
+    shared: &Shared,
+    name: &TopicPartition,
+    path: &Path,
+    old: &LogState,
+) -> Result<Option<LogState>> {
+    let disk = &*shared.disk;
+    let checkpoints = shared.checkpoints.generation();
+    let directory = disk.facts(path)?;
+    if directory.id != old.directory.id || directory.modified != old.directory.modified {
+        return load(shared, name, path).map(Some);
+    }
+    let grown = match old.segments.last() {
+        Some(active) => {
+            let now = disk.facts(active.log.path())?;
+            if now.id != active.log.file.id || now.bytes < active.log.bytes() {
+                return load(shared, name, path).map(Some);
+            }
+            (now != active.log.facts).then_some(now)
+        }
+        None => None,
+    };
+    if grown.is_none() && checkpoints == old.checkpoints {
+        return Ok(None);
+    }
+    let mut new = old.clone();
+    if let (Some(now), Some(active)) = (grown, new.segments.last_mut()) {
+        let end = follow(shared, active, old.log_end, now)?;
+        new.log_end = end.offset;
+        new.torn_tail = torn_tail(new.segments.last(), &end);
+        new.modified = newest_change(&new);
+    }
+    set_offsets(shared, name, &mut new);
+    Ok(Some(new))
+}
+
+/// Reads what the active segment got since it was looked at.
+fn follow(
+    shared: &Shared,
+    active: &mut Arc<Segment>,
+    log_end: Offset,
+    now: Facts,
+) -> Result<End> {
+    let from = Position::new(active.valid_bytes);
+    let grown = Arc::make_mut(active);
+    grown.log.facts = now;
+    grown.valid_bytes = now.bytes;
+    let mut scanner = shared.scanner(active, SCAN_BYTES);
+    scanner.seek(from, log_end);
+    let mut end = End::at(from, log_end);
+    end.scan(scanner)?;
+    Arc::make_mut(active).valid_bytes = end.position.get();
+    Ok(end)
+}
+
+fn torn_tail(active: Option<&Arc<Segment>>, end: &End) -> Option<TornTail> {
+    let path = active?.log.path().to_path_buf();
+    (end.torn > 0).then(|| TornTail { path, position: end.position, bytes: end.torn })
+}
+
+fn newest_change(state: &LogState) -> (i64, u32) {
+    let files = state.segments.iter().flat_map(|segment| {
+        let indexes = segment.index.iter().chain(&segment.time_index);
+        indexes.chain(std::iter::once(&segment.log)).map(|file| file.facts.modified)
+    });
+    files.max().unwrap_or(state.directory.modified)
+}
+
+/// Log start and high watermark, from the checkpoints and within what is there.
+fn set_offsets(shared: &Shared, name: &TopicPartition, state: &mut LogState) {
+    let checkpointed = match shared.options.log_start {
+        LogStart::Checkpoint => shared.checkpoints.log_start(name).unwrap_or_default(),
+        LogStart::Disk => Offset::ZERO,
+    };
+    state.log_start = state.disk_start.max(checkpointed);
+    let high_watermark = shared.checkpoints.high_watermark(name);
+    state.high_watermark_known = high_watermark.is_some();
+    state.checkpoints = shared.checkpoints.generation();
+    state.at_rest = shared.checkpoints.at_rest();
+    let most = state.log_end.max(state.log_start);
+    state.high_watermark =
+        high_watermark.map_or(state.log_end, |mark| mark.clamp(state.log_start, most));
+}
+
+/// Where a log ends.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    position: Position,
+    offset: Offset,
+    torn: u64,
+}
+
+impl End {
+    const fn at(position: Position, offset: Offset) -> End {
+        End { position, offset, torn: 0 }
+    }
+
+    /// Moves to the end of what `scanner` reads; whether any batch was there.
+    fn scan(&mut self, mut scanner: crate::engine::scanner::Scanner) -> Result<bool> {
+        let mut any = false;
+        loop {
+            match scanner.next()? {
+                Item::Batch(..) => any = true,
+                Item::Damage(_) => {}
+                Item::End { position, torn } => {
+                    self.position = position;
+                    self.offset = scanner.expected();
+                    self.torn = torn;
+                    return Ok(any);
+                }
+            }
+        }
+    }
+}
+
+/// The end of the active segment: the batches are checked from the last index entry on that keeps
+/// its promise, or from an earlier one when no valid batch follows that one.
+fn find_end(shared: &Shared, segment: &Arc<Segment>) -> Result<End> {
+    let bytes = shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+    let index = OffsetIndex::new(segment.base_offset, &bytes);
+    let mut back = 1;
+    while let Some(i) = index.entries_count().checked_sub(back) {
+        back *= 2;
+        let Some(entry) = index.get(i) else { continue };
+        let Some(header) = promised(shared, segment, entry.position, entry.offset)? else { continue };
+        let mut scanner = shared.scanner(segment, SCAN_BYTES);
+        scanner.seek(entry.position, header.base_offset);
+        let mut end = End::at(entry.position, header.base_offset);
+        if end.scan(scanner)? {
+            return Ok(end);
+        }
+    }
+    let mut end = End::at(Position::START, segment.base_offset);
+    end.scan(shared.scanner(segment, SCAN_BYTES))?;
+    Ok(end)
+}
+
+/// The header at `position`, if it is one whose last offset is `last`, as an index entry promises.
+pub fn promised(
+    shared: &Shared,
+    segment: &Segment,
+    position: Position,
+    last: Offset,
+) -> Result<Option<BatchHeader>> {
+    let mut bytes = [0; HEADER_BYTES];
+    if position.get() >= segment.valid_bytes {
+        return Ok(None);
+    }
+    let read = shared.disk.read_at(&segment.log.file, position, &mut bytes)?;
+    let header = BatchHeader::parse(bytes.get(..read).unwrap_or_default());
+    Ok(header.ok().filter(|header| {
+        header.last_offset == last
+            && header.base_offset >= segment.base_offset
+            && position.get() + header.bytes <= segment.valid_bytes
+    }))
+}
+
+/// The entries of an index file, without the padding of an active one.
+pub fn index_bytes(disk: &dyn Disk, file: &File, entry_bytes: usize) -> Vec<u8> {
+    let mut bytes = match read_small(disk, file.path(), MOST_INDEX_BYTES) {
+        Ok(bytes) => bytes,
+        Err(e) => {
+            log::warn!("{e}; read without it");
+            return Vec::new();
+        }
+    };
+    bytes.truncate(used_entries(&bytes, entry_bytes) * entry_bytes);
+    bytes.shrink_to_fit();
+    bytes
+}
+
+/// The epochs as a broker would load them: those that begin within the log, the first one cut off at
+/// the log start.
+fn leader_epochs(disk: &dyn Disk, path: &Path, state: &LogState) -> Vec<EpochStart> {
+    let path = path.join(LEADER_EPOCHS);
+    let epochs = match read_small(disk, &path, 1 << 24) {
+        Ok(bytes) => checkpoint::parse_leader_epochs(&bytes),
+        Err(_) => return Vec::new(),
+    };
+    let mut epochs = match epochs {
+        Ok(epochs) => epochs,
+        Err(e) => {
+            log::warn!("{}: {e}; ignored", path.display());
+            return Vec::new();
+        }
+    };
+    epochs.retain(|entry| entry.start < state.log_end);
+    let before = epochs.partition_point(|entry| entry.start <= state.log_start);
+    if before > 1 {
+        epochs.drain(..before - 1);
+    }
+    if before > 0 {
+        epochs[0].start = epochs[0].start.max(state.log_start);
+    }
+    epochs
+}
+
+/// The damage that keeps a whole batch from being read although its checksum is right.
+pub fn unreadable(
+    segment: &Segment,
+    position: Position,
+    header: &BatchHeader,
+    reason: String,
+) -> Stretch {
+    Stretch {
+        path: segment.log.path().to_path_buf(),
+        start: position,
+        end: position.plus(header.bytes),
+        first_offset: header.base_offset,
+        end_offset: header.last_offset.next(),
+        reason,
+    }
+}

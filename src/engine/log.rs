@@ -1,0 +1,298 @@
+//! One partition: where it begins and ends, and where a record, a time or a count is in it. The files
+//! are looked at when something is asked, at most every [`LOOK_AGAIN`], so that a log which a broker
+//! is writing is followed within a second.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::batches::{Batches, FoundRecord};
+use crate::engine::cache::Cache;
+use crate::engine::checkpoints::Checkpoints;
+use crate::engine::damage::{Findings, Stretch};
+use crate::engine::disk::{Disk, Facts, FileId};
+use crate::engine::extent::Extents;
+use crate::engine::load;
+use crate::engine::options::{Isolation, ReadOptions};
+use crate::engine::scanner::Scanner;
+use crate::engine::segment::{File, Segment};
+use crate::engine::transactions::{SegmentTransactions, TransactionState, Transactions};
+use crate::error::Result;
+use crate::format::batch::BatchHeader;
+use crate::format::checkpoint::EpochStart;
+use crate::format::name::TopicPartition;
+use crate::units::{Offset, Position};
+
+/// How old the picture of a log may be.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// Bytes that a sequential pass reads at once.
+pub const SCAN_BYTES: usize = 256 << 10;
+
+/// Says whether a long work should be given up.
+pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What all logs of a data directory share.
+#[derive(Debug)]
+pub struct Shared {
+    /// The files.
+    pub disk: Arc<dyn Disk>,
+    /// How they are read.
+    pub options: ReadOptions,
+    /// Batches made readable.
+    pub batches: Batches,
+    /// Index files, without padding.
+    pub indexes: Cache<IndexKey, Vec<u8>>,
+    /// Sizes, by segment and format.
+    pub extents: Cache<(FileId, u8), Mutex<Extents>>,
+    /// Transactions by segment.
+    pub transactions: Cache<(FileId, u64), SegmentTransactions>,
+    /// The checkpoint files of the data directory.
+    pub checkpoints: Checkpoints,
+}
+
+/// An index file as it was at one time.
+pub type IndexKey = (FileId, u64, (i64, u32));
+
+impl Shared {
+    /// For the data directory `directory`.
+    pub fn new(disk: Arc<dyn Disk>, directory: &Path, options: ReadOptions) -> Shared {
+        Shared {
+            batches: Batches::new(Arc::clone(&disk), options.max_batch_bytes),
+            indexes: Cache::new(16 << 20),
+            extents: Cache::new(16 << 20),
+            transactions: Cache::new(8 << 20),
+            checkpoints: Checkpoints::new(Arc::clone(&disk), directory),
+            disk,
+            options,
+        }
+    }
+
+    /// The bytes of an index file; none when it cannot be read, since an index is a hint.
+    pub fn index_bytes(&self, file: Option<&File>, entry_bytes: usize) -> Arc<Vec<u8>> {
+        let Some(file) = file else { return Arc::default() };
+        let key = (file.file.id, file.facts.bytes, file.facts.modified);
+        if let Some(bytes) = self.indexes.get(&key) {
+            return bytes;
+        }
+        let bytes = Arc::new(load::index_bytes(&*self.disk, file, entry_bytes));
+        self.indexes.put(key, Arc::clone(&bytes), bytes.capacity() + 64);
+        bytes
+    }
+
+    /// A verifying reading of `segment` from its start.
+    pub fn scanner(&self, segment: &Arc<Segment>, chunk: usize) -> Scanner {
+        let most = self.options.max_batch_bytes as u64;
+        Scanner::new(Arc::clone(&self.disk), Arc::clone(segment), chunk, most)
+    }
+}
+
+/// One partition.
+#[derive(Debug)]
+pub struct Log {
+    name: TopicPartition,
+    path: PathBuf,
+    pub(super) shared: Arc<Shared>,
+    picture: Mutex<Option<(Arc<LogState>, Instant)>>,
+    findings: Findings,
+}
+
+/// A log as it was at one moment; never changes.
+#[derive(Clone, Debug)]
+pub struct LogState {
+    /// The segments, by base offset; the last is active.
+    pub segments: Vec<Arc<Segment>>,
+    /// First offset that is shown.
+    pub log_start: Offset,
+    /// First offset that is on the disk.
+    pub disk_start: Offset,
+    /// The offset that the next record will get.
+    pub log_end: Offset,
+    /// The first offset that consumers of a broker did not see.
+    pub high_watermark: Offset,
+    /// Does a checkpoint say so?
+    pub high_watermark_known: bool,
+    /// Was the data directory left in order, so that nobody is writing to it?
+    pub at_rest: bool,
+    /// Which generation of the checkpoints this was made with.
+    pub checkpoints: u64,
+    /// What follows the last batch without being one.
+    pub torn_tail: Option<TornTail>,
+    /// Epochs and their first offsets, ascending.
+    pub leader_epochs: Vec<EpochStart>,
+    /// Names of files that a crash or a deletion left.
+    pub leftovers: Vec<String>,
+    /// Names of files that others have replaced.
+    pub shadowed: Vec<String>,
+    /// The directory itself.
+    pub directory: Facts,
+    /// Time of the newest change of a segment file: seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+    /// Names of all files in the directory.
+    pub names: Vec<std::ffi::OsString>,
+}
+
+/// Bytes at the end of the log that hold no batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// The segment file.
+    pub path: PathBuf,
+    /// Where they begin.
+    pub position: Position,
+    /// How many they are.
+    pub bytes: u64,
+}
+
+/// The answer to a search.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The record, and where its batch is.
+    Record(FoundRecord, Arc<Segment>, Position),
+    /// It would be in bytes that are wrong.
+    Damaged(Stretch),
+    /// There is none.
+    Nothing,
+}
+
+impl Log {
+    /// The log in `path`. Nothing is read before something is asked.
+    pub fn new(name: TopicPartition, path: PathBuf, shared: Arc<Shared>) -> Log {
+        Log { name, path, shared, picture: Mutex::new(None), findings: Findings::default() }
+    }
+
+    /// Topic and partition.
+    pub fn name(&self) -> &TopicPartition {
+        &self.name
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it shares with the other logs.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The damage that was met so far.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// The log as it is now, or was less than [`LOOK_AGAIN`] ago.
+    pub fn state(&self) -> Result<Arc<LogState>> {
+        let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((state, looked)) = &*picture
+            && looked.elapsed() < LOOK_AGAIN
+        {
+            return Ok(Arc::clone(state));
+        }
+        let old = picture.as_ref().map(|(state, _)| Arc::clone(state));
+        let now = Instant::now();
+        let new = match old {
+            Some(old) => match load::refresh(&self.shared, &self.name, &self.path, &old)? {
+                Some(new) => Arc::new(new),
+                None => old,
+            },
+            None => Arc::new(load::load(&self.shared, &self.name, &self.path)?),
+        };
+        *picture = Some((Arc::clone(&new), now));
+        Ok(new)
+    }
+
+    /// Has the log been opened yet?
+    pub fn is_open(&self) -> bool {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The first offset that is not shown: the log end, or with `read_committed` the last stable
+    /// offset.
+    pub fn visible_end(&self, state: &LogState) -> Result<Offset> {
+        match self.shared.options.isolation {
+            Isolation::ReadUncommitted => Ok(state.log_end),
+            Isolation::ReadCommitted => {
+                let first_open = self.transactions(state)?.first_open();
+                Ok(first_open.unwrap_or(state.log_end).min(state.log_end))
+            }
+        }
+    }
+
+    /// All transactions of the log.
+    pub fn transactions(&self, state: &LogState) -> Result<Transactions> {
+        let mut all = Transactions::default();
+        for segment in &state.segments {
+            all.add(&*self.segment_transactions(segment)?);
+        }
+        Ok(all)
+    }
+
+    /// How the transaction of a record ended; `None` when it is in none.
+    pub fn transaction_state(
+        &self,
+        state: &LogState,
+        header: &BatchHeader,
+        offset: Offset,
+    ) -> Result<Option<TransactionState>> {
+        if !header.transactional || header.control {
+            return Ok(None);
+        }
+        let from = state.segments.partition_point(|segment| segment.limit <= offset);
+        for segment in &state.segments[from..] {
+            let ends = self.segment_transactions(segment)?;
+            if let Some(end) = ends.end_of(header.producer_id, offset) {
+                return Ok(Some(end));
+            }
+        }
+        Ok(Some(TransactionState::Open))
+    }
+
+    /// Says which batches hold data that is shown.
+    pub fn filter(&self, state: &LogState) -> Result<Filter> {
+        Ok(Filter(match self.shared.options.isolation {
+            Isolation::ReadUncommitted => None,
+            Isolation::ReadCommitted => Some(Arc::new(self.transactions(state)?)),
+        }))
+    }
+
+    fn segment_transactions(&self, segment: &Arc<Segment>) -> Result<Arc<SegmentTransactions>> {
+        let key = (segment.log.file.id, segment.valid_bytes);
+        if let Some(known) = self.shared.transactions.get(&key) {
+            return Ok(known);
+        }
+        let read = SegmentTransactions::read(self.shared.scanner(segment, SCAN_BYTES))?;
+        let read = Arc::new(read);
+        self.shared.transactions.put(key, Arc::clone(&read), read.weight());
+        Ok(read)
+    }
+}
+
+/// Which batches hold data that is shown.
+#[derive(Clone, Debug)]
+pub struct Filter(Option<Arc<Transactions>>);
+
+impl Filter {
+    /// Is the data of this batch shown, as far as transactions go?
+    #[inline]
+    pub fn shows(&self, header: &BatchHeader) -> bool {
+        match &self.0 {
+            Some(transactions) if header.transactional && !header.control => {
+                let end = transactions.state_of(header.producer_id, header.base_offset);
+                end == TransactionState::Committed
+            }
+            _ => true,
+        }
+    }
+}
+
+impl LogState {
+    /// The segment that answers for `offset`, by its number: the one with the greatest base offset
+    /// not above it.
+    pub fn segment_of(&self, offset: Offset) -> Option<usize> {
+        self.segments.partition_point(|segment| segment.base_offset <= offset).checked_sub(1)
+    }
+
+    /// May the record at `offset` still change, as far as one can know from outside?
+    pub fn is_settled(&self, offset: Offset) -> bool {
+        self.at_rest || (self.high_watermark_known && offset < self.high_watermark)
+    }
+}

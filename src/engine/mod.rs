@@ -1,0 +1,27 @@
+//! One data directory and its logs. Knows nothing of FUSE, inodes or names shown to users.
+//!
+//! Invariants: segments are ordered by base offset, gaps are allowed, overlaps are settled when a
+//! log is opened; `log_start <= high_watermark <= log_end`, unless the log start lies behind the end
+//! (then nothing is shown); a reader never sees an offset whose bytes are not in the file.
+//!
+//! Reading needs no lock: a reader takes the [`log::LogState`] of the moment, which never changes.
+//! The locks there are (picture of a log, checkpoints, caches, descriptors, memory budget) are taken
+//! in that order and never held while a caller is waited for.
+
+pub mod batches;
+pub mod cache;
+pub mod checkpoints;
+pub mod damage;
+pub mod data_dir;
+pub mod disk;
+pub mod extent;
+pub mod find;
+pub mod load;
+pub mod log;
+pub mod options;
+pub mod resync;
+pub mod scanner;
+pub mod segment;
+pub mod settle;
+pub mod transactions;
+pub mod window;

@@ -1,0 +1,440 @@
+//! One segment read from some batch on, every batch verified: the checksum, and what the checksum
+//! does not cover (base offset, length, magic) against the neighbours. Where the bytes are wrong it
+//! finds the next believable batch and says what lies between; where they stop it says how many
+//! are left over. Everyone who reads more than one batch reads through this.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::engine::damage::{Oddity, Stretch};
+use crate::engine::disk::Disk;
+use crate::engine::resync;
+use crate::engine::segment::Segment;
+use crate::engine::window::Window;
+use crate::error::{Error, Result};
+use crate::format::batch::{BatchHeader, HEADER_BYTES, Magic};
+use crate::units::{LeaderEpoch, Offset, Position};
+
+/// Larger batches are checked in pieces of this size and not kept.
+pub const SMALL_BATCH_BYTES: u64 = 4 << 20;
+const PIECE: usize = 1 << 20;
+
+/// What stands at a place of a segment.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// A batch with the right checksum, in its place.
+    Batch(BatchHeader, Position),
+    /// Bytes that are wrong.
+    Damage(Stretch),
+    /// The batches end here; `torn` bytes follow that are none.
+    End {
+        /// Where the batches end.
+        position: Position,
+        /// Bytes behind them.
+        torn: u64,
+    },
+}
+
+/// A reading of one segment.
+pub struct Scanner {
+    disk: Arc<dyn Disk>,
+    segment: Arc<Segment>,
+    window: Window,
+    max_batch_bytes: u64,
+    position: Position,
+    expected: Offset,
+    /// The last verdict could not tell which of two batches lies about its offsets.
+    distrusted: Option<Position>,
+    epochs: EpochWatch,
+    /// Says when to give up.
+    interrupted: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl fmt::Debug for Scanner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.segment.log.path();
+        write!(f, "Scanner({}, position {})", path.display(), self.position)
+    }
+}
+
+/// How a header looks beside its neighbours.
+enum Verdict {
+    Good,
+    Bad(String),
+}
+
+impl Scanner {
+    /// A reading from the start of the segment.
+    pub fn new(disk: Arc<dyn Disk>, segment: Arc<Segment>, chunk: usize, max_batch: u64) -> Scanner {
+        let expected = segment.base_offset;
+        Scanner {
+            disk,
+            segment,
+            window: Window::new(chunk),
+            max_batch_bytes: max_batch,
+            position: Position::START,
+            expected,
+            distrusted: None,
+            epochs: EpochWatch::default(),
+            interrupted: None,
+        }
+    }
+
+    /// Goes on at `position`, where a batch begins whose offsets are not below `expected`.
+    pub fn seek(&mut self, position: Position, expected: Offset) {
+        self.position = position;
+        self.expected = expected;
+        self.distrusted = None;
+        self.epochs = EpochWatch::default();
+    }
+
+    /// Asks `interrupted` now and then, and gives up with `Error::Interrupted` when it says so.
+    pub fn interruptible(mut self, interrupted: Arc<dyn Fn() -> bool + Send + Sync>) -> Scanner {
+        self.interrupted = Some(interrupted);
+        self
+    }
+
+    /// The segment that is read.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Where the next item begins.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The least offset that the next batch may hold.
+    pub fn expected(&self) -> Offset {
+        self.expected
+    }
+
+    /// A batch seen since the last call that is served although something outside its checksum is
+    /// wrong.
+    pub fn take_oddity(&mut self) -> Option<Oddity> {
+        self.epochs.odd.take()
+    }
+
+    /// The whole batch that [`Self::next`] returned last, when it is small enough to be kept.
+    #[inline]
+    pub fn batch_bytes(&self, header: &BatchHeader, position: Position) -> Option<&[u8]> {
+        self.window.held(position).get(..usize::try_from(header.bytes).ok()?)
+    }
+
+    /// The next item. After `End` it is `End` again.
+    pub fn next(&mut self) -> Result<Item> {
+        let left = self.segment.valid_bytes.saturating_sub(self.position.get());
+        if left == 0 {
+            return Ok(Item::End { position: self.position, torn: 0 });
+        }
+        let position = self.position;
+        let header = match self.read_header(position)? {
+            Ok(header) => header,
+            Err(reason) => return self.step_over(position, None, reason),
+        };
+        match self.judge(&header, position)? {
+            Verdict::Good => {}
+            Verdict::Bad(reason) => return self.step_over(position, Some(&header), reason),
+        }
+        if header.base_offset >= self.segment.limit {
+            // The rest belongs to offsets that the next segment answers for (contract 6.5).
+            return Ok(Item::End { position, torn: 0 });
+        }
+        self.position = position.plus(header.bytes);
+        self.expected = header.last_offset.next();
+        self.epochs.see(&self.segment, &header, position);
+        Ok(Item::Batch(header, position))
+    }
+
+    /// The header at `position`, if it is one and its batch is all there.
+    fn read_header(&mut self, position: Position) -> Result<Result<BatchHeader, String>> {
+        let left = self.segment.valid_bytes.saturating_sub(position.get());
+        let wanted = usize::try_from(left).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
+        let bytes = self.window.fill(&*self.disk, &self.segment.log.file, position, wanted)?;
+        let header = match BatchHeader::parse(bytes) {
+            Ok(header) => header,
+            Err(e) => return Ok(Err(e.to_string())),
+        };
+        Ok(if header.bytes > left {
+            Err(format!("the batch has {} bytes, {left} are there", header.bytes))
+        } else {
+            Ok(header)
+        })
+    }
+
+    /// Is the batch at `position` what its header says, and does it fit between its neighbours?
+    fn judge(&mut self, header: &BatchHeader, position: Position) -> Result<Verdict> {
+        if header.bytes > self.max_batch_bytes {
+            let most = self.max_batch_bytes;
+            return Ok(Verdict::Bad(format!("a batch of {} bytes, allowed {most}", header.bytes)));
+        }
+        let first = if header.is_legacy_wrapper() { header.last_offset } else { header.base_offset };
+        if first < self.expected {
+            let reason = format!("base offset {first} below the expected {}", self.expected);
+            return Ok(Verdict::Bad(reason));
+        }
+        let crc = self.checksum(header, position)?;
+        if crc != header.crc {
+            let reason = format!("checksum {crc:#010x}, expected {:#010x}", header.crc);
+            return Ok(Verdict::Bad(reason));
+        }
+        if self.distrusted == Some(position) {
+            return Ok(Verdict::Bad(format!("base offset {first} fits neither neighbour")));
+        }
+        self.judge_offsets(header, position)
+    }
+
+    /// The base offset is outside the checksum: it must fit between the batch before and the valid
+    /// batch behind. Where two valid batches contradict each other, the one that does not join its
+    /// neighbours is wrong; when that does not tell, both are.
+    fn judge_offsets(&mut self, header: &BatchHeader, position: Position) -> Result<Verdict> {
+        let joined = header.is_legacy_wrapper() || header.base_offset == self.expected;
+        let next_position = position.plus(header.bytes);
+        let next = match self.read_header(next_position)? {
+            Ok(next) if next.bytes <= self.max_batch_bytes => next,
+            _ => return Ok(self.judge_last(header, joined)),
+        };
+        if next.base_offset > header.last_offset {
+            return Ok(Verdict::Good);
+        }
+        let next_is_wrong = joined
+            || next.base_offset < self.expected
+            || self.checksum(&next, next_position)? != next.crc;
+        if next_is_wrong {
+            self.window_back(position, header)?;
+            return Ok(Verdict::Good);
+        }
+        let after = self.read_header(next_position.plus(next.bytes))?;
+        if !after.is_ok_and(|after| after.base_offset == next.last_offset.next()) {
+            self.distrusted = Some(next_position);
+        }
+        Ok(Verdict::Bad(format!(
+            "base offset {}, but the batch behind it begins at {}",
+            header.base_offset, next.base_offset
+        )))
+    }
+
+    /// Judges the offsets of a batch that none follows.
+    fn judge_last(&self, header: &BatchHeader, joined: bool) -> Verdict {
+        let end = self.segment.plausible_end();
+        if joined || header.last_offset < end {
+            return Verdict::Good;
+        }
+        let (first, last) = (header.base_offset, header.last_offset);
+        Verdict::Bad(format!("offsets {first} to {last}, expected {} to {end}", self.expected))
+    }
+
+    /// Looking ahead may have moved the window past a batch that is about to be lent.
+    fn window_back(&mut self, position: Position, header: &BatchHeader) -> Result<()> {
+        if header.bytes <= SMALL_BATCH_BYTES {
+            let bytes = usize::try_from(header.bytes).unwrap_or(usize::MAX);
+            self.window.fill(&*self.disk, &self.segment.log.file, position, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The checksum of the batch at `position`, as its bytes give it.
+    fn checksum(&mut self, header: &BatchHeader, position: Position) -> Result<u32> {
+        if header.bytes <= SMALL_BATCH_BYTES {
+            // One more header behind it, so that the look ahead finds it here.
+            let bytes = usize::try_from(header.bytes).unwrap_or(0);
+            let file = &self.segment.log.file;
+            let held = self.window.fill(&*self.disk, file, position, bytes + HEADER_BYTES)?;
+            return Ok(header.checksum(held.get(..bytes).unwrap_or(held)));
+        }
+        let end = position.get() + header.bytes;
+        let mut at = position.plus(header.checksum_start() as u64);
+        let mut crc = header.checksum_initial();
+        while at.get() < end {
+            self.give_up_when_interrupted()?;
+            let piece = usize::try_from(end - at.get()).unwrap_or(PIECE).min(PIECE);
+            let held = self.window.fill(&*self.disk, &self.segment.log.file, at, piece)?;
+            if held.is_empty() {
+                break;
+            }
+            crc = header.checksum_append(crc, held);
+            at = at.plus(held.len() as u64);
+        }
+        Ok(crc)
+    }
+
+    /// Finds where good batches go on behind the bad one at `start`.
+    fn step_over(
+        &mut self,
+        start: Position,
+        bad: Option<&BatchHeader>,
+        reason: String,
+    ) -> Result<Item> {
+        let found = self.hop(start, bad)?;
+        let found = match found {
+            Some(found) => Some(found),
+            None => self.search(start)?,
+        };
+        match found {
+            Some((position, next)) => Ok(self.damage(start, position, &next, bad, reason)),
+            None => Ok(self.tail(start, reason)),
+        }
+    }
+
+    /// Follows the length fields of bad batches up to a valid one, which is cheaper than a search
+    /// and is not misled by batches inside values.
+    fn hop(
+        &mut self,
+        start: Position,
+        bad: Option<&BatchHeader>,
+    ) -> Result<Option<(Position, BatchHeader)>> {
+        let Some(bad) = bad else { return Ok(None) };
+        let mut position = start.plus(bad.bytes);
+        loop {
+            self.give_up_when_interrupted()?;
+            let Ok(header) = self.read_header(position)? else { return Ok(None) };
+            if self.is_believable(&header, position)? {
+                return Ok(Some((position, header)));
+            }
+            position = position.plus(header.bytes);
+        }
+    }
+
+    /// Tries every byte behind `start`.
+    fn search(&mut self, start: Position) -> Result<Option<(Position, BatchHeader)>> {
+        let mut budget = resync::Budget::for_bytes(self.segment.valid_bytes);
+        let mut from = start.plus(1);
+        loop {
+            self.give_up_when_interrupted()?;
+            let bounds = self.expected..self.segment.plausible_end();
+            let next = resync::next_candidate(
+                &*self.disk,
+                &self.segment,
+                &mut self.window,
+                from,
+                &bounds,
+            )?;
+            let position = match next {
+                resync::Candidate::At(position) => position,
+                resync::Candidate::NothingUpTo(position) => {
+                    from = position;
+                    continue;
+                }
+                resync::Candidate::End => return Ok(None),
+            };
+            if let Ok(header) = self.read_header(position)?
+                && budget.spend(header.bytes)
+                && self.is_believable(&header, position)?
+            {
+                return Ok(Some((position, header)));
+            }
+            if budget.is_empty() {
+                return Ok(None);
+            }
+            from = position.plus(1);
+        }
+    }
+
+    /// Is this a batch that could follow damage: offsets in order, checksum right?
+    fn is_believable(&mut self, header: &BatchHeader, position: Position) -> Result<bool> {
+        let in_bounds = header.bytes <= self.max_batch_bytes
+            && header.base_offset >= self.expected
+            && header.last_offset < self.segment.plausible_end();
+        Ok(in_bounds && self.checksum(header, position)? == header.crc)
+    }
+
+    /// The stretch from `start` to the valid batch `next` at `end`; reading goes on there.
+    fn damage(
+        &mut self,
+        start: Position,
+        end: Position,
+        next: &BatchHeader,
+        bad: Option<&BatchHeader>,
+        reason: String,
+    ) -> Item {
+        let claims = bad.filter(|bad| {
+            let counted = bad.last_offset.distance_from(bad.base_offset) + 1;
+            bad.magic == Magic::V2
+                && start.plus(bad.bytes) == end
+                && bad.base_offset >= self.expected
+                && bad.last_offset < next.base_offset
+                && u64::from(bad.records_count) == counted
+        });
+        let (first, last) = match claims {
+            Some(bad) => (bad.base_offset, bad.last_offset.next()),
+            None => (self.expected, next.base_offset),
+        };
+        self.position = end;
+        self.expected = next.base_offset.max(self.expected);
+        self.epochs = EpochWatch::default();
+        Item::Damage(self.stretch(start, end, first, last, reason))
+    }
+
+    /// Nothing believable follows `start`: a torn tail, unless a closed segment then lacks offsets.
+    fn tail(&mut self, start: Position, reason: String) -> Item {
+        let size = self.segment.valid_bytes;
+        if self.segment.active || self.expected >= self.segment.limit {
+            return Item::End { position: start, torn: size - start.get() };
+        }
+        let (first, last) = (self.expected, self.segment.limit);
+        self.position = Position::new(size);
+        self.expected = self.segment.limit;
+        Item::Damage(self.stretch(start, Position::new(size), first, last, reason))
+    }
+
+    fn stretch(
+        &self,
+        start: Position,
+        end: Position,
+        first_offset: Offset,
+        end_offset: Offset,
+        reason: String,
+    ) -> Stretch {
+        let path = self.segment.log.path().to_path_buf();
+        Stretch { path, start, end, first_offset, end_offset, reason }
+    }
+
+    fn give_up_when_interrupted(&self) -> Result<()> {
+        match &self.interrupted {
+            Some(asked) if asked() => Err(Error::Interrupted),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Leader epochs never go down in a log; the batch that breaks this is odd, though readable.
+#[derive(Debug, Default)]
+struct EpochWatch {
+    before: Option<LeaderEpoch>,
+    last: Option<(LeaderEpoch, Oddity)>,
+    odd: Option<Oddity>,
+}
+
+impl EpochWatch {
+    #[inline]
+    fn see(&mut self, segment: &Segment, header: &BatchHeader, position: Position) {
+        let Some(epoch) = header.leader_epoch else { return };
+        if self.last.as_ref().is_some_and(|(last, _)| *last == epoch) {
+            return;
+        }
+        self.change(segment, header, position, epoch);
+    }
+
+    fn change(&mut self, segment: &Segment, header: &BatchHeader, at: Position, epoch: LeaderEpoch) {
+        let described = |reason: String| Oddity {
+            path: segment.log.path().to_path_buf(),
+            position: at,
+            bytes: header.bytes,
+            offsets: (header.base_offset, header.last_offset),
+            reason,
+        };
+        if let Some((last, oddity)) = self.last.take() {
+            if epoch >= last {
+                self.before = Some(last);
+            } else if self.before.is_none_or(|before| before <= epoch) {
+                let reason = format!("leader epoch {last}, followed by {epoch}");
+                self.odd = Some(Oddity { reason, ..oddity });
+            } else {
+                self.odd = Some(described(format!("leader epoch {epoch}, preceded by {last}")));
+                self.last = Some((last, oddity));
+                return;
+            }
+        }
+        self.last = Some((epoch, described(String::new())));
+    }
+}

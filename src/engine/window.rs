@@ -1,0 +1,112 @@
+//! A moving window over one file: bytes are read in large pieces and lent out in small ones.
+
+use crate::engine::disk::{Disk, DiskFile};
+use crate::error::Result;
+use crate::units::Position;
+
+/// Bytes that are read at once at the most.
+const LARGEST_STEP: usize = 4 << 20;
+
+/// Bytes of a file around the place that is being read.
+#[derive(Debug)]
+pub struct Window {
+    start: u64,
+    /// Only the first `filled` bytes count; the rest is kept so that it need not be zeroed again.
+    buffer: Vec<u8>,
+    filled: usize,
+    chunk: usize,
+}
+
+impl Window {
+    /// An empty window that reads at least `chunk` bytes at a time.
+    pub fn new(chunk: usize) -> Window {
+        Window { start: 0, buffer: Vec::new(), filled: 0, chunk }
+    }
+
+    /// Makes `bytes` bytes from `at` available, as far as the file has them, and lends them. The
+    /// caller bounds `bytes`; memory grows with it.
+    #[inline]
+    pub fn fill(
+        &mut self,
+        disk: &dyn Disk,
+        file: &DiskFile,
+        at: Position,
+        bytes: usize,
+    ) -> Result<&[u8]> {
+        let held = self.held(at);
+        if held.len() < bytes {
+            self.move_to(disk, file, at, bytes)?;
+        }
+        let held = self.held(at);
+        Ok(&held[..bytes.min(held.len())])
+    }
+
+    /// What is already here from `at` on.
+    #[inline]
+    pub fn held(&self, at: Position) -> &[u8] {
+        at.get()
+            .checked_sub(self.start)
+            .and_then(|skip| usize::try_from(skip).ok())
+            .and_then(|skip| self.buffer.get(skip..self.filled))
+            .unwrap_or_default()
+    }
+
+    /// Forgets what it holds, for a file that may have changed.
+    pub fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    fn move_to(
+        &mut self,
+        disk: &dyn Disk,
+        file: &DiskFile,
+        at: Position,
+        bytes: usize,
+    ) -> Result<()> {
+        let kept = self.held(at).len();
+        self.buffer.copy_within(self.filled - kept..self.filled, 0);
+        (self.start, self.filled) = (at.get(), kept);
+        let wanted = bytes.max(self.chunk);
+        // Memory follows the bytes that are there, not the number that was asked for.
+        while self.filled < wanted {
+            let end = wanted.min(self.filled + LARGEST_STEP);
+            if self.buffer.len() < end {
+                self.buffer.resize(end, 0);
+            }
+            let from = at.plus(self.filled as u64);
+            let read = disk.read_at(file, from, &mut self.buffer[self.filled..end])?;
+            let short = self.filled + read < end;
+            self.filled += read;
+            if short {
+                break;
+            }
+        }
+        if self.buffer.len() > LARGEST_STEP && wanted <= self.chunk {
+            self.buffer.truncate(self.filled.max(self.chunk));
+            self.buffer.shrink_to_fit();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::disk::RealDisk;
+
+    #[test]
+    fn lends_what_the_file_has_from_any_place() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("f");
+        let content: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+        std::fs::write(&path, &content).unwrap();
+        let disk = RealDisk::new(1);
+        let file = DiskFile { id: disk.facts(&path).unwrap().id, path };
+        let mut window = Window::new(100);
+        for (at, bytes) in [(0, 10), (5, 300), (9_990, 50), (200, 1), (10_000, 5), (0, 20_000)] {
+            let end = content.len().min(at + bytes);
+            let lent = window.fill(&disk, &file, Position::new(at as u64), bytes).unwrap();
+            assert_eq!(lent, &content[at..end]);
+        }
+    }
+}
