@@ -11,7 +11,7 @@ use crate::engine::scanner::SMALL_BATCH_BYTES;
 use crate::engine::segment::Segment;
 use crate::error::{Error, Result};
 use crate::format::FormatError;
-use crate::format::batch::{BatchHeader, Magic};
+use crate::format::batch::{BatchHeader, HEADER_BYTES, Magic};
 use crate::format::codec::{self, Codec};
 use crate::format::legacy;
 use crate::format::record::{Cursor, Record};
@@ -289,7 +289,7 @@ impl Batches {
 /// The bytes of `raw` that the codec applies to: records, a plain legacy message, a wrapped value.
 fn payload<'a>(header: &BatchHeader, raw: &'a [u8]) -> Result<&'a [u8], FormatError> {
     match header.magic {
-        Magic::V2 => Ok(raw.get(crate::format::batch::HEADER_BYTES..).unwrap_or_default()),
+        Magic::V2 => Ok(raw.get(HEADER_BYTES..).unwrap_or_default()),
         Magic::V0 | Magic::V1 if header.is_legacy_wrapper() => legacy::wrapped_value(header, raw),
         Magic::V0 | Magic::V1 => Ok(raw),
     }
@@ -329,36 +329,95 @@ impl Drop for Permit {
 pub struct Unpacker {
     scratch: Vec<u8>,
     large: Option<Arc<Batch>>,
+    source: Source,
+}
+
+/// Where the uncompressed bytes of the current batch are.
+#[derive(Clone, Copy, Debug, Default)]
+enum Source {
+    #[default]
+    Nowhere,
+    /// In the batch as it was read, behind so many bytes.
+    Raw(usize),
+    Scratch,
+    Large,
 }
 
 impl Unpacker {
-    /// The records of the batch with this verified header, for [`Cursor`]. `raw` are all its bytes
-    /// where the caller has them; large batches are taken from, and left with, `batches`.
+    /// Makes the records of the batch with this verified header available. `raw` are all its bytes
+    /// where the caller has them; large batches are taken from, and left with, `batches`. Fails with
+    /// `Damage` when they cannot be expanded.
     #[inline]
-    pub fn unpack<'a>(
-        &'a mut self,
+    pub fn prepare(
+        &mut self,
         batches: &Batches,
         segment: &Segment,
         position: Position,
         header: &BatchHeader,
-        raw: Option<&'a [u8]>,
-    ) -> Result<&'a [u8]> {
-        self.large = None;
-        let damaged = |e: FormatError| damage(segment, position, &e.to_string());
-        if let Some(raw) = raw {
-            let payload = payload(header, raw).map_err(damaged)?;
-            if header.codec == Codec::None {
-                return Ok(payload);
+        raw: Option<&[u8]>,
+    ) -> Result<()> {
+        self.release();
+        match raw {
+            Some(_) if header.codec == Codec::None => {
+                let skip = if header.magic == Magic::V2 { HEADER_BYTES } else { 0 };
+                self.source = Source::Raw(skip);
+                Ok(())
             }
+            _ => self.expand(batches, segment, position, header, raw),
+        }
+    }
+
+    /// The records that were prepared, for [`Cursor`]; `raw` as before.
+    #[inline]
+    pub fn bytes<'a>(&'a self, raw: Option<&'a [u8]>) -> &'a [u8] {
+        match (self.source, &self.large) {
+            (Source::Raw(skip), _) => raw.and_then(|raw| raw.get(skip..)).unwrap_or_default(),
+            (Source::Scratch, _) => &self.scratch,
+            (Source::Large, Some(batch)) => &batch.bytes,
+            (Source::Large, None) | (Source::Nowhere, _) => &[],
+        }
+    }
+
+    /// Lets go of a large batch, so that others may use the memory.
+    pub fn release(&mut self) {
+        self.large = None;
+        self.source = Source::Nowhere;
+    }
+
+    /// Is memory of the common budget in use?
+    pub fn holds_large(&self) -> bool {
+        self.large.is_some()
+    }
+
+    /// Is nothing prepared?
+    pub fn is_released(&self) -> bool {
+        matches!(self.source, Source::Nowhere)
+    }
+
+    fn expand(
+        &mut self,
+        batches: &Batches,
+        segment: &Segment,
+        position: Position,
+        header: &BatchHeader,
+        raw: Option<&[u8]>,
+    ) -> Result<()> {
+        if let Some(raw) = raw {
+            let damaged = |e: FormatError| damage(segment, position, &e.to_string());
+            let payload = payload(header, raw).map_err(damaged)?;
             self.scratch.clear();
             let (codec, magic) = (header.codec, header.magic);
             match codec::decompress(codec, magic, payload, &mut self.scratch, SMALL_BYTES) {
-                Ok(()) => return Ok(&self.scratch),
+                Ok(()) => {
+                    self.source = Source::Scratch;
+                    return Ok(());
+                }
                 Err(FormatError::TooLarge { .. }) => self.scratch = Vec::new(),
                 Err(e) => return Err(damaged(e)),
             }
         }
-        let loaded = batches.load(segment, position, header, raw)?;
-        Ok(&self.large.insert(loaded).bytes)
+        self.large = Some(batches.load(segment, position, header, raw)?);
+        self.source = Source::Large;
+        Ok(())
     }
 }

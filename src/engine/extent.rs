@@ -100,8 +100,9 @@ impl Extents {
         self.marks.len() * size_of::<Mark>() + self.damage.len() * 256 + 128
     }
 
-    /// Counts on from where it stands to the end of the segment. `shows` says whether the data of a
-    /// batch is shown at all. What was counted stays when the pass is interrupted or fails.
+    /// Counts on from where it stands up to the first batch at or behind `until`, or to the end of
+    /// the segment. `shows` says whether the data of a batch is shown at all. What was counted stays
+    /// when the pass is interrupted or fails.
     pub fn extend<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
         &mut self,
         scanner: &mut Scanner,
@@ -109,12 +110,14 @@ impl Extents {
         measure: &Measure<F>,
         policy: DamagePolicy,
         shows: &dyn Fn(&BatchHeader) -> bool,
+        until: Offset,
     ) -> Result<()> {
         let spacing = LEAST_SPACING.max(scanner.segment().valid_bytes / MOST_MARKS);
         let mut unpacker = Unpacker::default();
         scanner.seek(self.end.position, self.end.expected);
         loop {
             match scanner.next()? {
+                Item::Batch(header, _) if header.base_offset >= until => return Ok(()),
                 Item::Batch(header, position) => {
                     self.mark(position, spacing);
                     match count(scanner, batches, &mut unpacker, &header, position, measure, shows) {
@@ -190,8 +193,8 @@ fn count<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
         Measure::Records(measure) => measure,
     };
     let raw = scanner.batch_bytes(header, position);
-    let payload = unpacker.unpack(batches, scanner.segment(), position, header, raw)?;
-    sum(header, payload, measure)
+    unpacker.prepare(batches, scanner.segment(), position, header, raw)?;
+    sum(header, unpacker.bytes(raw), measure)
         .map_err(|e| crate::engine::batches::damage(scanner.segment(), position, &e.to_string()))
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::engine::batches::{Batch, FoundRecord};
 use crate::engine::damage::Stretch;
 use crate::engine::load::{promised, unreadable};
-use crate::engine::log::{Filter, Found, Interrupted, Log, LogState, SCAN_BYTES};
-use crate::engine::scanner::{Item, Scanner};
+use crate::engine::log::{Filter, Found, Log, LogState};
+use crate::engine::scanner::{Interrupted, Item, Scanner};
 use crate::engine::segment::Segment;
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
@@ -315,12 +315,9 @@ impl Log {
         pick: &dyn Fn(&BatchHeader, &dyn Fn() -> Result<Arc<Batch>, Stop>) -> Result<Option<FoundRecord>, Stop>,
         stops: &dyn Fn(&Stretch) -> bool,
     ) -> Result<Found> {
-        let mut scanner = self.shared.scanner(segment, SCAN_BYTES);
+        let mut scanner = self.shared.long_scanner(segment, interrupted);
         scanner.seek(anchor.position, anchor.expected);
         loop {
-            if interrupted.is_some_and(|asked| asked()) {
-                return Err(Error::Interrupted);
-            }
             let (header, position) = match scanner.next()? {
                 Item::Batch(header, position) => (header, position),
                 Item::Damage(stretch) => {
@@ -391,13 +388,10 @@ impl Log {
         interrupted: Option<&Interrupted>,
         counts: impl Fn(&BatchHeader) -> bool,
     ) -> Result<Vec<(BatchHeader, Position)>> {
-        let mut scanner = self.shared.scanner(segment, SCAN_BYTES);
+        let mut scanner = self.shared.long_scanner(segment, interrupted);
         scanner.seek(start.position, start.expected);
         let mut counted = Vec::new();
         while scanner.position() < end {
-            if interrupted.is_some_and(|asked| asked()) {
-                return Err(Error::Interrupted);
-            }
             match scanner.next()? {
                 Item::Batch(header, position) if counts(&header) => counted.push((header, position)),
                 Item::Batch(..) => {}

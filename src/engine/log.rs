@@ -14,7 +14,7 @@ use crate::engine::disk::{Disk, Facts, FileId};
 use crate::engine::extent::Extents;
 use crate::engine::load;
 use crate::engine::options::{Isolation, ReadOptions};
-use crate::engine::scanner::Scanner;
+use crate::engine::scanner::{Interrupted, Scanner};
 use crate::engine::segment::{File, Segment};
 use crate::engine::transactions::{SegmentTransactions, TransactionState, Transactions};
 use crate::error::Result;
@@ -27,9 +27,6 @@ use crate::units::{Offset, Position};
 pub const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Bytes that a sequential pass reads at once.
 pub const SCAN_BYTES: usize = 256 << 10;
-
-/// Says whether a long work should be given up.
-pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// What all logs of a data directory share.
 #[derive(Debug)]
@@ -83,6 +80,15 @@ impl Shared {
     pub fn scanner(&self, segment: &Arc<Segment>, chunk: usize) -> Scanner {
         let most = self.options.max_batch_bytes as u64;
         Scanner::new(Arc::clone(&self.disk), Arc::clone(segment), chunk, most)
+    }
+
+    /// The same for a long pass, which can be interrupted.
+    pub fn long_scanner(
+        &self,
+        segment: &Arc<Segment>,
+        interrupted: Option<&Interrupted>,
+    ) -> Scanner {
+        self.scanner(segment, SCAN_BYTES).interruptible(interrupted.cloned())
     }
 }
 

@@ -19,6 +19,7 @@ pub mod find;
 pub mod load;
 pub mod log;
 pub mod options;
+pub mod read;
 pub mod resync;
 pub mod scanner;
 pub mod segment;

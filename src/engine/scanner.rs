@@ -18,6 +18,30 @@ use crate::units::{LeaderEpoch, Offset, Position};
 /// Larger batches are checked in pieces of this size and not kept.
 pub const SMALL_BATCH_BYTES: u64 = 4 << 20;
 const PIECE: usize = 1 << 20;
+/// Bytes that are read before the question whether to give up is asked again.
+const BYTES_PER_QUESTION: u64 = 4 << 20;
+
+/// Says whether a long work should be given up.
+#[derive(Clone)]
+pub struct Interrupted(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Interrupted {
+    /// As `asked` says; it may be called every millisecond.
+    pub fn when(asked: impl Fn() -> bool + Send + Sync + 'static) -> Interrupted {
+        Interrupted(Arc::new(asked))
+    }
+
+    /// Should the work be given up?
+    pub fn asked(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupted")
+    }
+}
 
 /// What stands at a place of a segment.
 #[derive(Clone, Debug)]
@@ -47,7 +71,8 @@ pub struct Scanner {
     distrusted: Option<Position>,
     epochs: EpochWatch,
     /// Says when to give up.
-    interrupted: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    interrupted: Option<Interrupted>,
+    bytes_since_asked: u64,
 }
 
 impl fmt::Debug for Scanner {
@@ -77,6 +102,7 @@ impl Scanner {
             distrusted: None,
             epochs: EpochWatch::default(),
             interrupted: None,
+            bytes_since_asked: 0,
         }
     }
 
@@ -89,9 +115,15 @@ impl Scanner {
     }
 
     /// Asks `interrupted` now and then, and gives up with `Error::Interrupted` when it says so.
-    pub fn interruptible(mut self, interrupted: Arc<dyn Fn() -> bool + Send + Sync>) -> Scanner {
-        self.interrupted = Some(interrupted);
+    pub fn interruptible(mut self, interrupted: Option<Interrupted>) -> Scanner {
+        self.interrupted = interrupted;
         self
+    }
+
+    /// Sees more of the same segment, which has grown.
+    pub fn grow(&mut self, segment: &Arc<Segment>) {
+        self.window.forget_from(Position::new(self.segment.valid_bytes));
+        self.segment = Arc::clone(segment);
     }
 
     /// The segment that is read.
@@ -139,6 +171,11 @@ impl Scanner {
         if header.base_offset >= self.segment.limit {
             // The rest belongs to offsets that the next segment answers for (contract 6.5).
             return Ok(Item::End { position, torn: 0 });
+        }
+        self.bytes_since_asked += header.bytes;
+        if self.bytes_since_asked > BYTES_PER_QUESTION {
+            self.bytes_since_asked = 0;
+            self.give_up_when_interrupted()?;
         }
         self.position = position.plus(header.bytes);
         self.expected = header.last_offset.next();
@@ -391,7 +428,7 @@ impl Scanner {
 
     fn give_up_when_interrupted(&self) -> Result<()> {
         match &self.interrupted {
-            Some(asked) if asked() => Err(Error::Interrupted),
+            Some(asked) if asked.asked() => Err(Error::Interrupted),
             _ => Ok(()),
         }
     }

@@ -51,9 +51,10 @@ impl Window {
             .unwrap_or_default()
     }
 
-    /// Forgets what it holds, for a file that may have changed.
-    pub fn clear(&mut self) {
-        self.filled = 0;
+    /// Forgets what lies at or behind `at`, where the file may have changed.
+    pub fn forget_from(&mut self, at: Position) {
+        let kept = at.get().saturating_sub(self.start);
+        self.filled = self.filled.min(usize::try_from(kept).unwrap_or(usize::MAX));
     }
 
     fn move_to(
