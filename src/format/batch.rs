@@ -102,8 +102,8 @@ impl Magic {
 pub struct BatchHeader {
     /// Format of the batch.
     pub magic: Magic,
-    /// Offset of the first record that the batch ever had. Of a legacy wrapper it is not known before
-    /// decompression, and this is its last offset.
+    /// Offset of the first record that the batch ever had. Of a legacy wrapper it is not known
+    /// before decompression, and this is its last offset.
     pub base_offset: Offset,
     /// Offset of the last record that the batch ever had.
     pub last_offset: Offset,
@@ -272,4 +272,228 @@ fn timestamp_type(attributes: i16) -> TimestampType {
 /// A timestamp field; -1 is "none" (format page, "Timestamp semantics").
 pub(super) fn timestamp(raw: i64) -> Option<Timestamp> {
     (raw != -1).then(|| Timestamp::from_millis(raw))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::*;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(digits: &str) -> BatchHeader {
+        let batch = hex(digits);
+        let header = BatchHeader::parse(&batch).unwrap();
+        assert_eq!(u64::try_from(batch.len()), Ok(header.bytes));
+        assert_eq!(header.checksum(&batch), header.crc);
+        header
+    }
+
+    fn offset(raw: i64) -> Offset {
+        Offset::new(raw).unwrap()
+    }
+
+    #[test]
+    fn a_plain_batch_says_what_kafka_said() {
+        let expected = BatchHeader {
+            magic: Magic::V2,
+            base_offset: offset(100),
+            last_offset: offset(102),
+            bytes: 95,
+            leader_epoch: LeaderEpoch::new(7),
+            crc: 0x7e47_02c8,
+            codec: Codec::None,
+            timestamp_type: TimestampType::Create,
+            transactional: false,
+            control: false,
+            delete_horizon: None,
+            base_timestamp: 1000,
+            max_timestamp: timestamp(1005),
+            producer_id: -1,
+            producer_epoch: -1,
+            base_sequence: -1,
+            records_count: 3,
+        };
+        assert_eq!(header(PLAIN), expected);
+        assert_eq!(expected.sequence_of(offset(101)), -1);
+    }
+
+    #[test]
+    fn compressed_batches_differ_in_codec_size_and_checksum_only() {
+        let plain = header(PLAIN);
+        for (digits, codec) in
+            [(GZIP, Codec::Gzip), (SNAPPY, Codec::Snappy), (LZ4, Codec::Lz4), (ZSTD, Codec::Zstd)]
+        {
+            let header = header(digits);
+            let (bytes, crc) = (header.bytes, header.crc);
+            assert_eq!(header, BatchHeader { bytes, crc, codec, ..plain.clone() });
+        }
+    }
+
+    #[test]
+    fn attributes_are_told_apart() {
+        let stamped = header(LOG_APPEND_TIME);
+        assert_eq!(stamped.timestamp_type, TimestampType::LogAppend);
+        assert_eq!((stamped.base_timestamp, stamped.max_timestamp), (1000, timestamp(5000)));
+        let commit = header(COMMIT);
+        assert!(commit.transactional && commit.control);
+        assert_eq!((commit.producer_id, commit.producer_epoch, commit.base_sequence), (9, 3, -1));
+        for digits in [LEADER_CHANGE, SNAPSHOT_HEADER] {
+            let header = header(digits);
+            assert!(header.control && !header.transactional);
+            assert_eq!(header.leader_epoch, LeaderEpoch::new(4));
+        }
+    }
+
+    /// Rows 138 to 140 of kafka-behaviours (`MemoryRecordsTest.testFilterTo`,
+    /// `testBaseTimestampToDeleteHorizonConversion`, `testEmptyBatchRetention`), read.
+    #[test]
+    fn compacted_batches_keep_their_offsets() {
+        let compacted = header(COMPACTED);
+        assert_eq!((compacted.base_offset, compacted.last_offset), (offset(100), offset(102)));
+        assert_eq!((compacted.records_count, compacted.delete_horizon), (2, timestamp(50100)));
+        let empty = header(EMPTY);
+        assert_eq!((empty.base_offset, empty.last_offset), (offset(100), offset(104)));
+        assert_eq!((empty.bytes, empty.records_count), (61, 0));
+        assert_eq!((empty.base_timestamp, empty.max_timestamp), (-1, timestamp(1005)));
+        assert_eq!((empty.producer_id, empty.producer_epoch), (9, 3));
+        assert_eq!((empty.base_sequence, empty.sequence_of(empty.last_offset)), (10, 14));
+    }
+
+    #[test]
+    fn legacy_headers_say_what_they_can() {
+        let first = BatchHeader::parse(&hex(TWO_V0)).unwrap();
+        assert_eq!((first.magic, first.last_offset, first.bytes), (Magic::V0, offset(5), 30));
+        assert_eq!((first.max_timestamp, first.records_count), (None, 1));
+        let first = BatchHeader::parse(&hex(TWO_V1)).unwrap();
+        assert_eq!((first.magic, first.last_offset, first.bytes), (Magic::V1, offset(5), 38));
+        assert_eq!((first.max_timestamp, first.records_count), (timestamp(1000), 1));
+        for (digits, magic, codec, max_timestamp) in [
+            (WRAPPER_V1_GZIP, Magic::V1, Codec::Gzip, timestamp(1005)),
+            (WRAPPER_V0_LZ4, Magic::V0, Codec::Lz4, None),
+            (WRAPPER_V1_SNAPPY, Magic::V1, Codec::Snappy, timestamp(1005)),
+        ] {
+            let header = header(digits);
+            assert!(header.is_legacy_wrapper());
+            assert_eq!((header.magic, header.codec), (magic, codec));
+            assert_eq!((header.last_offset, header.records_count), (offset(6), 0));
+            assert_eq!(header.max_timestamp, max_timestamp);
+        }
+    }
+
+    /// kafka-behaviours row 3
+    /// (`DefaultRecordBatchTest.buildDefaultRecordBatchWithSequenceWrapAround`).
+    #[test]
+    fn sequence_numbers_wrap_to_zero() {
+        let batch = patched(&hex(PLAIN), 53, &(i32::MAX - 1).to_be_bytes());
+        let header = BatchHeader::parse(&batch).unwrap();
+        let sequences = [100, 101, 102].map(|raw| header.sequence_of(offset(raw)));
+        assert_eq!(sequences, [i32::MAX - 1, i32::MAX, 0]);
+    }
+
+    /// kafka-behaviours row 4 (`DefaultRecordBatchTest.testInvalidCrc`).
+    #[test]
+    fn a_changed_last_offset_does_not_fit_the_checksum() {
+        let mut batch = hex(PLAIN);
+        batch[23..27].copy_from_slice(&23_i32.to_be_bytes());
+        let header = BatchHeader::parse(&batch).unwrap();
+        assert_ne!(header.checksum(&batch), header.crc);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed_except_in_what_the_leader_sets() {
+        for digits in [PLAIN, GZIP, LOG_APPEND_TIME, EMPTY, COMMIT] {
+            let batch = hex(digits);
+            for bit in 17 * 8..batch.len() * 8 {
+                let mut flipped = batch.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                let noticed = BatchHeader::parse(&flipped)
+                    .map_or(true, |header| header.checksum(&flipped) != header.crc);
+                assert!(noticed, "bit {bit}");
+            }
+        }
+    }
+
+    /// kafka-behaviours row 13 (`LegacyRecordTest.testChecksum`).
+    #[test]
+    fn every_byte_behind_the_checksum_of_a_legacy_message_matters() {
+        for digits in [WRAPPER_V0_LZ4, WRAPPER_V1_GZIP, &TWO_V0[..60], &TWO_V1[..76]] {
+            let message = hex(digits);
+            assert!(header(digits).checksum(&message) == header(digits).crc);
+            for at in (16..message.len()).filter(|&at| message[at] != 69) {
+                let mut changed = message.clone();
+                changed[at] = 69;
+                let noticed = BatchHeader::parse(&changed)
+                    .map_or(true, |header| header.checksum(&changed) != header.crc);
+                assert!(noticed, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_checksum_may_be_computed_in_pieces() {
+        for digits in [PLAIN, WRAPPER_V1_GZIP] {
+            let (batch, header) = (hex(digits), header(digits));
+            let covered = &batch[header.checksum_start()..];
+            for cut in 0..covered.len() {
+                let first = header.checksum_append(header.checksum_initial(), &covered[..cut]);
+                assert_eq!(header.checksum_append(first, &covered[cut..]), header.crc);
+            }
+        }
+    }
+
+    #[test]
+    fn impossible_fields_are_refused() {
+        let batch = hex(PLAIN);
+        for (at, bytes) in [
+            (0, &(-1_i64).to_be_bytes()[..]),
+            (0, &i64::MAX.to_be_bytes()),
+            (8, &48_i32.to_be_bytes()),
+            (8, &(-1_i32).to_be_bytes()),
+            (16, &[3]),
+            (16, &[0xff]),
+            (23, &(-1_i32).to_be_bytes()),
+            (57, &(-1_i32).to_be_bytes()),
+        ] {
+            let mut batch = batch.clone();
+            batch[at..at + bytes.len()].copy_from_slice(bytes);
+            let error = BatchHeader::parse(&batch).unwrap_err();
+            assert!(matches!(error, FormatError::Invalid(_)), "{at}: {error}");
+        }
+        for (digits, least) in [(TWO_V0, 14_i32), (TWO_V1, 22)] {
+            let mut message = hex(digits);
+            message[8..12].copy_from_slice(&(least - 1).to_be_bytes());
+            assert!(matches!(Prefix::parse(&message), Err(FormatError::Invalid(_))));
+            message[8..12].copy_from_slice(&least.to_be_bytes());
+            assert!(Prefix::parse(&message).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_header_that_stops_is_short_not_wrong() {
+        for digits in [PLAIN, TWO_V0, TWO_V1] {
+            let batch = hex(digits);
+            let needs = BatchHeader::parse(&batch).unwrap().magic.header_bytes();
+            for length in 0..needs {
+                let error = BatchHeader::parse(&batch[..length]).unwrap_err();
+                assert!(matches!(error, FormatError::Short { .. }), "{length}: {error}");
+            }
+            assert!(BatchHeader::parse(&batch[..needs]).is_ok());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_header_or_an_error(mut bytes: Vec<u8>, magic in 0..3_u8) {
+            let _either = BatchHeader::parse(&bytes);
+            if bytes.len() > 16 {
+                bytes[16] = magic;
+                bytes[0] &= 0x7f;
+                bytes[8] = 0;
+            }
+            if let Ok(header) = BatchHeader::parse(&bytes) {
+                let _number = header.checksum(&bytes);
+                let _number = header.sequence_of(header.last_offset);
+            }
+        }
+    }
 }

@@ -38,8 +38,8 @@ pub struct Cursor {
 
 impl Cursor {
     /// Before the first record of the batch with this header and these uncompressed `bytes` (what
-    /// follows the 61-byte header; of a legacy wrapper its expanded value, of a plain legacy message
-    /// the message itself). Fails for a legacy wrapper whose inner messages do not fit.
+    /// follows the 61-byte header; of a legacy wrapper its expanded value, of a plain legacy
+    /// message the message itself). Fails for a legacy wrapper whose inner messages do not fit.
     pub fn new(header: &BatchHeader, bytes: &[u8]) -> Result<Cursor, FormatError> {
         if header.is_legacy_wrapper() {
             let (count, shift) = legacy::survey(header, bytes)?;
@@ -48,7 +48,8 @@ impl Cursor {
         Ok(Cursor { at: 0, left: header.records_count, shift: 0 })
     }
 
-    /// The next record, or `None` after the last. After an error the rest of the batch is unreadable.
+    /// The next record, or `None` after the last. After an error the rest of the batch is
+    /// unreadable.
     #[inline]
     pub fn next<'a>(
         &mut self,
@@ -154,5 +155,184 @@ impl<'a> Headers<'a> {
             rest = after;
         }
         rest.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::*;
+    use super::*;
+    use crate::format::codec::{Codec, compress};
+    use proptest::prelude::*;
+
+    fn three_records() -> Vec<Seen> {
+        let mut second = seen(101, Some(1005), None, Some(""));
+        second.4 = vec![(b"h".to_vec(), Some(b"x".to_vec())), (b"n".to_vec(), None)];
+        let first = seen(100, Some(1000), Some("k1"), Some("v1"));
+        vec![first, second, seen(102, Some(999), Some("k1"), None)]
+    }
+
+    /// `PLAIN` with another body and number of records.
+    fn batch_of(body: &[u8], count: i32) -> Vec<u8> {
+        let mut batch = hex(PLAIN);
+        batch.truncate(61);
+        batch.extend(body);
+        let length = i32::try_from(batch.len() - 12).unwrap();
+        batch[57..61].copy_from_slice(&count.to_be_bytes());
+        patched(&batch, 8, &length.to_be_bytes())
+    }
+
+    #[test]
+    fn batches_of_every_codec_hold_the_same_records() {
+        for digits in [PLAIN, GZIP, SNAPPY, LZ4, ZSTD] {
+            assert_eq!(read(&hex(digits)).unwrap(), three_records());
+        }
+    }
+
+    /// kafka-behaviours row 2 (`DefaultRecordBatchTest.buildDefaultRecordBatch`).
+    #[test]
+    fn offsets_and_timestamps_are_relative_to_the_batch() {
+        let batch = batch_of(&hex("100000000261027600100002020262027600"), 2);
+        // Last offset delta 1, base timestamp 1, largest timestamp 2.
+        let batch = patched(&batch, 23, &hex("0000000100000000000000010000000000000002"));
+        let batch = patched(&batch, 0, &1_234_567_i64.to_be_bytes());
+        let expected = [
+            seen(1_234_567, Some(1), Some("a"), Some("v")),
+            seen(1_234_568, Some(2), Some("b"), Some("v")),
+        ];
+        assert_eq!(read(&batch).unwrap(), expected);
+    }
+
+    /// kafka-behaviours row 5
+    /// (`DefaultRecordBatchTest.testInvalidRecordCountTooManyNonCompressedV2`,
+    /// `testInvalidRecordCountTooManyCompressedV2`), and the same for too few.
+    #[test]
+    fn a_wrong_number_of_records_is_noticed() {
+        for digits in [PLAIN, GZIP, SNAPPY, LZ4, ZSTD] {
+            for count in [0, 1, 2, 4, 5, i32::MAX] {
+                let batch = patched(&hex(digits), 57, &count.to_be_bytes());
+                assert!(matches!(read(&batch), Err(FormatError::Invalid(_))), "{count}");
+            }
+        }
+    }
+
+    /// kafka-behaviours row 6 (`DefaultRecordBatchTest.testSetLastOffset`).
+    #[test]
+    fn a_new_base_offset_needs_no_new_checksum() {
+        let mut batch = hex(PLAIN);
+        batch[..8].copy_from_slice(&498_i64.to_be_bytes());
+        let offsets: Vec<_> = read(&batch).unwrap().iter().map(|record| record.0).collect();
+        assert_eq!(offsets, [498, 499, 500]);
+    }
+
+    /// kafka-behaviours row 7 (`DefaultRecordBatchTest.testSetLogAppendTime`), read.
+    #[test]
+    fn the_append_time_goes_to_every_record() {
+        let records = read(&hex(LOG_APPEND_TIME)).unwrap();
+        let expected =
+            [seen(10, Some(5000), Some("k1"), Some("v1")), seen(11, Some(5000), Some("k1"), None)];
+        assert_eq!(records, expected);
+    }
+
+    #[test]
+    fn timestamps_of_minus_one_are_none() {
+        let batch = patched(&hex(PLAIN), 27, &(-1_i64).to_be_bytes());
+        assert_eq!(read(&batch).unwrap()[0].1, None);
+        assert_eq!(read(&batch).unwrap()[1].1, Some(4));
+    }
+
+    /// Rows 138 to 140 of kafka-behaviours (`MemoryRecordsTest.testFilterTo`,
+    /// `testBaseTimestampToDeleteHorizonConversion`, `testEmptyBatchRetention`), read.
+    #[test]
+    fn compacted_batches_hold_what_was_left() {
+        assert_eq!(read(&hex(COMPACTED)).unwrap(), three_records()[1..]);
+        assert_eq!(read(&hex(EMPTY)).unwrap(), []);
+    }
+
+    #[test]
+    fn control_records_are_records() {
+        let key = |record: &Seen| record.2.clone().unwrap();
+        let records = read(&hex(COMMIT)).unwrap();
+        assert_eq!((records.len(), records[0].0, key(&records[0])), (1, 42, vec![0, 0, 0, 1]));
+        assert_eq!(records[0].3.as_deref(), Some(&[0, 0, 0, 0, 0, 11][..]));
+        assert_eq!(key(&read(&hex(LEADER_CHANGE)).unwrap()[0]), [0, 0, 0, 2]);
+        assert_eq!(key(&read(&hex(SNAPSHOT_HEADER)).unwrap()[0]), [0, 0, 0, 3]);
+    }
+
+    /// kafka-behaviours row 8 (`DefaultRecordTest.testInvalidKeySize`, `testInvalidValueSize`) and
+    /// row 9 (`testInvalidNumHeaders`): 100-byte bodies with a key or value of 105 bytes, or with
+    /// -1 or 100 headers; and fields that end before or after the record does.
+    #[test]
+    fn records_that_do_not_fit_their_length_are_invalid() {
+        let hundred = |fields: &str| [hex(fields), vec![0; 102 - fields.len() / 2]].concat();
+        let good = hex("0c000000010100");
+        assert_eq!(read(&batch_of(&good, 1)).unwrap(), [seen(100, Some(1000), None, None)]);
+        for body in [
+            hundred("c801000000d201"),
+            hundred("c80100000001d201"),
+            hundred("c801000000010101"),
+            hundred("c8010000000101c801"),
+            hex("0e00000001010000"),
+            hex("0a0000000101"),
+            hex("0c000000030100"),
+            hex("0c000001010100"),
+            hex("0c000006010100"),
+            hex("1200000001010201"),
+            hex("0f"),
+            hex("ffffffffff0f"),
+            hex("00"),
+            vec![],
+        ] {
+            let result = read(&batch_of(&body, 1));
+            assert!(matches!(result, Err(FormatError::Invalid(_))), "{body:x?}: {result:?}");
+        }
+    }
+
+    #[test]
+    fn after_an_error_nothing_more_comes() {
+        let batch = patched(&hex(PLAIN), 57, &5_i32.to_be_bytes());
+        let header = BatchHeader::parse(&batch).unwrap();
+        let mut cursor = Cursor::new(&header, &batch[61..]).unwrap();
+        let results =
+            std::iter::from_fn(|| cursor.next(&header, &batch[61..]).map(|it| it.is_ok()));
+        assert_eq!(results.take(10).collect::<Vec<_>>(), [true, true, true, false]);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_record_is_noticed_or_read_as_another_record() {
+        let batch = hex(PLAIN);
+        for bit in 61 * 8..batch.len() * 8 {
+            let mut flipped = batch.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read(&flipped), Err(FormatError::invalid("checksum")));
+            let attributes = [62, 73, 87].contains(&(bit / 8));
+            let same = read(&patched(&flipped, 0, &[])).is_ok_and(|read| read == three_records());
+            assert!(!same || attributes, "bit {bit}: record attributes alone mean nothing");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_records_or_an_error(
+            body: Vec<u8>,
+            count in 0..20_i32,
+            codec in 0..5_u8,
+        ) {
+            let mut batch = batch_of(&body, count);
+            let compressed = compress(Codec::from_attributes(codec.into()), &body);
+            batch.truncate(61);
+            batch.extend(compressed);
+            let length = i32::try_from(batch.len() - 12).unwrap();
+            batch[22] = codec;
+            let batch = patched(&batch, 8, &length.to_be_bytes());
+            let plain = read(&batch_of(&body, count));
+            prop_assert_eq!(read(&batch), plain);
+        }
+
+        #[test]
+        fn changed_records_never_panic(at in 61..95_usize, byte: u8, more in 61..95_usize) {
+            let batch = patched(&patched(&hex(PLAIN), at, &[byte]), more, &[byte ^ 0x80]);
+            let _either = read(&batch);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Zig-zag variable-length integers of magic 2 records (format page, "varint").
 
-/// A 32-bit varint at the start of `data`: its value and its length in bytes. `None` where the bytes
-/// end first or go on beyond five.
+/// A 32-bit varint at the start of `data`: its value and its length in bytes. `None` where the
+/// bytes end first or go on beyond five.
 #[inline]
 pub fn read_varint(data: &[u8]) -> Option<(i32, usize)> {
     match *data {
@@ -16,8 +16,8 @@ pub fn read_varint(data: &[u8]) -> Option<(i32, usize)> {
     }
 }
 
-/// A 64-bit varint at the start of `data`: its value and its length in bytes. `None` where the bytes
-/// end first or go on beyond ten.
+/// A 64-bit varint at the start of `data`: its value and its length in bytes. `None` where the
+/// bytes end first or go on beyond ten.
 #[inline]
 pub fn read_varlong(data: &[u8]) -> Option<(i64, usize)> {
     match *data {
