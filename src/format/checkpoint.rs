@@ -103,8 +103,8 @@ fn parse_entries<const N: usize, T>(
     Ok(entries)
 }
 
-/// The fields of a line between runs of white space. A line that begins with white space has an empty
-/// first field, one that ends with it has none more.
+/// The fields of a line between runs of white space. A line that begins with white space has an
+/// empty first field, one that ends with it has none more.
 fn fields<const N: usize>(line: &str) -> Result<[&str; N], FormatError> {
     let found: Vec<&str> = line.split_ascii_whitespace().collect();
     if line.starts_with(|first: char| first.is_ascii_whitespace()) {

@@ -42,10 +42,10 @@ impl Codec {
     }
 }
 
-/// Appends what `data` expands to, to `out`, which grows by at most `limit` bytes; more than that is
-/// `FormatError::TooLarge`. After an error `out` is as it was. `magic` matters to lz4, whose header
-/// checksum is wrong by design in magic 0, and to zstd, which only magic 2 may use (format page,
-/// "Compressed records").
+/// Appends what `data` expands to, to `out`, which grows by at most `limit` bytes; more than that
+/// is `FormatError::TooLarge`. After an error `out` is as it was. `magic` matters to lz4, whose
+/// header checksum is wrong by design in magic 0, and to zstd, which only magic 2 may use (format
+/// page, "Compressed records").
 pub fn decompress(
     codec: Codec,
     magic: Magic,
@@ -62,8 +62,8 @@ pub fn decompress(
     result
 }
 
-/// How many bytes `data` expands to, found by expanding it into a scratch buffer that is as small as
-/// the blocks of the codec allow; more than `limit` is `FormatError::TooLarge`.
+/// How many bytes `data` expands to, found by expanding it into a scratch buffer that is as small
+/// as the blocks of the codec allow; more than `limit` is `FormatError::TooLarge`.
 pub fn decompressed_bytes(
     codec: Codec,
     magic: Magic,
@@ -269,8 +269,8 @@ fn expand_lz4_frame(
     }
 }
 
-/// The outline of an LZ4 frame: magic number, descriptor and its checksum, blocks with their lengths,
-/// an end mark. All of its numbers are little-endian.
+/// The outline of an LZ4 frame: magic number, descriptor and its checksum, blocks with their
+/// lengths, an end mark. All of its numbers are little-endian.
 struct Lz4Frame {
     header_bytes: usize,
     bytes: usize,
@@ -307,8 +307,8 @@ impl Lz4Frame {
     }
 }
 
-/// Bits 8 to 15 of the XXH32 of an LZ4 frame descriptor (2 to 14 bytes, so only the part of XXH32 for
-/// less than 16 bytes is here).
+/// Bits 8 to 15 of the XXH32 of an LZ4 frame descriptor (2 to 14 bytes, so only the part of XXH32
+/// for less than 16 bytes is here).
 fn lz4_header_checksum(descriptor: &[u8]) -> u8 {
     const PRIMES: [u32; 5] = [0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
     let length = u32::try_from(descriptor.len()).unwrap_or(u32::MAX);
@@ -381,8 +381,8 @@ fn expand_zstd_with(
     }
 }
 
-/// Reserves room for all that `data` can expand to, if that is little enough; the library then writes
-/// there at once instead of copying out of its window.
+/// Reserves room for all that `data` can expand to, if that is little enough; the library then
+/// writes there at once instead of copying out of its window.
 fn reserve_for_zstd(data: &[u8], output: &mut Output<'_>) -> bool {
     const ALWAYS_BYTES: usize = 1 << 20;
     const PLAUSIBLE_RATIO: usize = 64;

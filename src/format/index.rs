@@ -1,8 +1,8 @@
 //! Offset, time and transaction indexes, looked at where they lie (format page, "Index files").
 //!
 //! An index is a hint. Nothing here fails on wrong bytes: a search in garbage ends and answers
-//! something, and the batch found there decides. Only the transaction index is an answer of its own,
-//! so that one is parsed whole or refused.
+//! something, and the batch found there decides. Only the transaction index is an answer of its
+//! own, so that one is parsed whole or refused.
 
 use super::{FormatError, field_i16, field_i32, field_i64};
 use crate::units::{Offset, Position, Timestamp};
@@ -48,7 +48,8 @@ pub struct TimeIndex<'a> {
 }
 
 impl<'a> OffsetIndex<'a> {
-    /// The index of the segment that begins at `base`; bytes beyond the last whole entry are ignored.
+    /// The index of the segment that begins at `base`; bytes beyond the last whole entry are
+    /// ignored.
     pub const fn new(base: Offset, bytes: &'a [u8]) -> OffsetIndex<'a> {
         OffsetIndex { base, bytes }
     }
@@ -65,7 +66,8 @@ impl<'a> OffsetIndex<'a> {
         self.bytes.len() / OFFSET_ENTRY_BYTES
     }
 
-    /// Entry number `i` from 0; `None` beyond the last, and where an offset or position is negative.
+    /// Entry number `i` from 0; `None` beyond the last, and where an offset or position is
+    /// negative.
     pub fn get(&self, i: usize) -> Option<IndexEntry> {
         let at = i.checked_mul(OFFSET_ENTRY_BYTES)?;
         let delta = field_i32(self.bytes, at).ok()?;
@@ -73,8 +75,8 @@ impl<'a> OffsetIndex<'a> {
         Some(IndexEntry { offset: absolute(self.base, delta)?, position: Position::new(position) })
     }
 
-    /// The last entry with an offset of at most `target`. `None`, where there is none, stands for the
-    /// segment's beginning.
+    /// The last entry with an offset of at most `target`. `None`, where there is none, stands for
+    /// the segment's beginning.
     pub fn floor(&self, target: Offset) -> Option<IndexEntry> {
         let delta = target.get() - self.base.get();
         let above = partition_point(self.entries_count(), |i| {
@@ -91,7 +93,8 @@ impl<'a> OffsetIndex<'a> {
 }
 
 impl<'a> TimeIndex<'a> {
-    /// The index of the segment that begins at `base`; bytes beyond the last whole entry are ignored.
+    /// The index of the segment that begins at `base`; bytes beyond the last whole entry are
+    /// ignored.
     pub const fn new(base: Offset, bytes: &'a [u8]) -> TimeIndex<'a> {
         TimeIndex { base, bytes }
     }
@@ -136,8 +139,8 @@ fn absolute(base: Offset, delta: i32) -> Option<Offset> {
     if delta < 0 { None } else { base.checked_add(i64::from(delta)) }
 }
 
-/// The least number below `count` for which `is_below` fails; some number up to `count` if it does not
-/// hold for a beginning of them.
+/// The least number below `count` for which `is_below` fails; some number up to `count` if it does
+/// not hold for a beginning of them.
 fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -151,9 +154,9 @@ fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// How many entries of `entry_bytes` each come before the zeros that an index file is filled up with
-/// while its segment is active, and after a crash. An entry of zeros is padding: Kafka never indexes
-/// the first batch of a segment, and a time of 0 at its first offset is worth no entry.
+/// How many entries of `entry_bytes` each come before the zeros that an index file is filled up
+/// with while its segment is active, and after a crash. An entry of zeros is padding: Kafka never
+/// indexes the first batch of a segment, and a time of 0 at its first offset is worth no entry.
 ///
 /// Looks at a few entries and one page, not at the 10 MiB that are usual. Zeros in the middle of
 /// entries, which no index of Kafka's has, may be taken for the end if they fill that page.
@@ -186,8 +189,8 @@ pub struct AbortedTransaction {
     pub last_stable_offset: Offset,
 }
 
-/// All entries of a `.txnindex`, in the order of their markers. A partial entry at the end is ignored;
-/// a version above 0 or a negative offset is an error.
+/// All entries of a `.txnindex`, in the order of their markers. A partial entry at the end is
+/// ignored; a version above 0 or a negative offset is an error.
 pub fn parse_txn_index(bytes: &[u8]) -> Result<Vec<AbortedTransaction>, FormatError> {
     bytes
         .chunks_exact(TXN_ENTRY_BYTES)
@@ -223,8 +226,8 @@ pub fn txn_index_fits(entries: &[AbortedTransaction], base: Offset) -> bool {
     entries.iter().all(|entry| entry.last_offset >= base)
 }
 
-/// Adds to `found` the transactions of one segment's index that overlap the offsets from `from` up to
-/// but not including `upto`. `true` when no later segment's index can hold another.
+/// Adds to `found` the transactions of one segment's index that overlap the offsets from `from` up
+/// to but not including `upto`. `true` when no later segment's index can hold another.
 pub fn collect_aborted(
     entries: &[AbortedTransaction],
     from: Offset,
