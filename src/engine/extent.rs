@@ -95,6 +95,11 @@ impl Extents {
         self.damage.iter().find(|(stretch, _)| stretch.holds(offset))
     }
 
+    /// Was everything counted up to `until`, or up to the end of a segment of so many bytes?
+    pub fn cover(&self, segment_bytes: u64, until: Offset) -> bool {
+        self.end.position.get() + self.torn >= segment_bytes || self.end.expected >= until
+    }
+
     /// Bytes that this takes in memory.
     pub fn weight(&self) -> usize {
         self.marks.len() * size_of::<Mark>() + self.damage.len() * 256 + 128

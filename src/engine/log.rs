@@ -3,7 +3,7 @@
 //! is writing is followed within a second.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::engine::batches::{Batches, FoundRecord};
@@ -11,16 +11,17 @@ use crate::engine::cache::Cache;
 use crate::engine::checkpoints::Checkpoints;
 use crate::engine::damage::{Findings, Stretch};
 use crate::engine::disk::{Disk, Facts, FileId};
-use crate::engine::extent::Extents;
+use crate::engine::extent::{Extents, Measure};
 use crate::engine::load;
 use crate::engine::options::{Isolation, ReadOptions};
 use crate::engine::scanner::{Interrupted, Scanner};
 use crate::engine::segment::{File, Segment};
 use crate::engine::transactions::{SegmentTransactions, TransactionState, Transactions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
 use crate::format::checkpoint::EpochStart;
 use crate::format::name::TopicPartition;
+use crate::format::record::Record;
 use crate::units::{Offset, Position};
 
 /// How old the picture of a log may be.
@@ -260,6 +261,48 @@ impl Log {
         }))
     }
 
+    /// The sizes of `segment` in the format with this number, counted at least up to `until` or its
+    /// end. The first time this reads all of it.
+    pub fn extents<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
+        &self,
+        segment: &Arc<Segment>,
+        format: u8,
+        measure: &Measure<F>,
+        filter: &Filter,
+        until: Offset,
+        interrupted: Option<&Interrupted>,
+    ) -> Result<Arc<Mutex<Extents>>> {
+        let key = (segment.log.file.id, format);
+        let shared = &*self.shared;
+        let known = shared.extents.get(&key).unwrap_or_else(|| {
+            Arc::new(Mutex::new(Extents::empty(segment.base_offset)))
+        });
+        let mut extents = lock_or_give_up(&known, interrupted)?;
+        if extents.end.position.get() > segment.valid_bytes {
+            *extents = Extents::empty(segment.base_offset);
+        }
+        if !extents.cover(segment.valid_bytes, until) {
+            let mut scanner = shared.long_scanner(segment, interrupted);
+            let (batches, policy) = (&shared.batches, shared.options.damage);
+            let shows = |header: &BatchHeader| filter.shows(header);
+            let counted = extents.extend(&mut scanner, batches, measure, policy, &shows, until);
+            for (stretch, _) in &extents.damage {
+                self.findings.note(stretch);
+            }
+            shared.extents.put(key, Arc::clone(&known), extents.weight());
+            counted?;
+        }
+        drop(extents);
+        Ok(known)
+    }
+
+    /// Are the sizes of `segment` counted up to `until` or its end, so that [`Self::extents`] is quick?
+    pub fn extents_known(&self, segment: &Segment, format: u8, until: Offset) -> bool {
+        self.shared.extents.get(&(segment.log.file.id, format)).is_some_and(|known| {
+            known.try_lock().is_ok_and(|extents| extents.cover(segment.valid_bytes, until))
+        })
+    }
+
     fn segment_transactions(&self, segment: &Arc<Segment>) -> Result<Arc<SegmentTransactions>> {
         let key = (segment.log.file.id, segment.valid_bytes);
         if let Some(known) = self.shared.transactions.get(&key) {
@@ -269,6 +312,24 @@ impl Log {
         let read = Arc::new(read);
         self.shared.transactions.put(key, Arc::clone(&read), read.weight());
         Ok(read)
+    }
+}
+
+/// Waits for another one who is counting, but not when the caller is interrupted.
+fn lock_or_give_up<'a>(
+    extents: &'a Mutex<Extents>,
+    interrupted: Option<&Interrupted>,
+) -> Result<MutexGuard<'a, Extents>> {
+    loop {
+        match extents.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if interrupted.is_some_and(Interrupted::asked) {
+            return Err(Error::Interrupted);
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -116,6 +116,21 @@ impl Reading {
         }
     }
 
+    /// How many segments it knows.
+    pub fn segments_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Is this the last segment that it knows, in the same state?
+    pub fn sees(&self, segment: &Arc<Segment>) -> bool {
+        self.segments.last().is_some_and(|last| Arc::ptr_eq(last, segment))
+    }
+
+    /// Bytes of the current batch as stored.
+    pub fn batch_bytes(&self) -> u64 {
+        self.current.as_ref().map_or(0, |(header, _)| header.bytes)
+    }
+
     /// The number of the segment that is read.
     pub fn segment_number(&self) -> usize {
         self.number

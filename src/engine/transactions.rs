@@ -17,6 +17,17 @@ pub enum TransactionState {
     Open,
 }
 
+impl TransactionState {
+    /// The word for it in JSON and in attributes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TransactionState::Committed => "committed",
+            TransactionState::Aborted => "aborted",
+            TransactionState::Open => "open",
+        }
+    }
+}
+
 /// What one segment says of transactions, in offset order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentTransactions {

@@ -23,6 +23,7 @@
 //! Anything else is no name. A name says nothing of whether there is such a record.
 
 pub mod name;
+pub mod range;
 pub mod render;
 pub mod time;
 

@@ -14,6 +14,8 @@ mod value;
 
 pub use jsonl::envelope;
 
+pub use crate::engine::transactions::TransactionState;
+
 use super::name::Format;
 use crate::format::batch::{BatchHeader, TimestampType};
 use crate::format::record::Record;
@@ -34,28 +36,6 @@ pub struct Marks {
     pub txn: Option<TransactionState>,
     /// Not yet known to be on enough replicas.
     pub above_high_watermark: bool,
-}
-
-/// How a transaction stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransactionState {
-    /// Its commit marker is in the log.
-    Committed,
-    /// Its abort marker is in the log.
-    Aborted,
-    /// No marker has come yet.
-    Open,
-}
-
-impl TransactionState {
-    /// The word for it in JSON and in attributes.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            TransactionState::Committed => "committed",
-            TransactionState::Aborted => "aborted",
-            TransactionState::Open => "open",
-        }
-    }
 }
 
 /// Appends one record of a range and its delimiter. A raw range consists of whole batches as they
