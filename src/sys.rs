@@ -1,0 +1,363 @@
+//! The system calls that std lacks, each behind a safe function of a few lines.
+//!
+//! Nothing here knows what it is called for. Descriptors 0-2 need no care: std opens /dev/null on
+//! those that are closed when the program starts.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// How `unmount` goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmount {
+    /// Only when nothing is open on it; else `EBUSY`.
+    Plain,
+    /// Take it out of the tree now; it lives on for those who have it open.
+    Lazy,
+    /// As `Lazy`, and end the connection to its daemon, so that whoever has it open gets an error.
+    Abort,
+}
+
+/// Unmounts what is mounted at `path`; needs `CAP_SYS_ADMIN`.
+pub fn unmount(path: &Path, how: Unmount) -> io::Result<()> {
+    let flags = libc::UMOUNT_NOFOLLOW
+        | match how {
+            Unmount::Plain => 0,
+            Unmount::Lazy => libc::MNT_DETACH,
+            Unmount::Abort => libc::MNT_DETACH | libc::MNT_FORCE,
+        };
+    let path = c_string(path)?;
+    // SAFETY: `path` is a NUL-terminated string that outlives the call.
+    checked(unsafe { libc::umount2(path.as_ptr(), flags) })
+}
+
+/// The user whose rights this process has.
+pub fn effective_user() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this process was started with `signal` ignored, as `nohup` does with SIGHUP.
+pub fn is_ignored(signal: i32) -> io::Result<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a null new action only asks, and `action` has room for the answer.
+    checked(unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it filled in `action`.
+    Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
+}
+
+/// What `df` tells of a filesystem. Counts are in blocks of `fragment_bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilesystemSpace {
+    /// Preferred size of a read or write.
+    pub block_bytes: u64,
+    /// Unit of the block counts.
+    pub fragment_bytes: u64,
+    /// All blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Free blocks that plain users may take.
+    pub available_blocks: u64,
+    /// All inodes.
+    pub inodes: u64,
+    /// Free inodes.
+    pub free_inodes: u64,
+    /// Longest name of a file.
+    pub name_bytes: u64,
+}
+
+/// Asks the filesystem that holds `path`; of a FUSE filesystem this always asks its daemon.
+#[expect(clippy::useless_conversion, reason = "the fields are narrower on 32-bit systems")]
+pub fn filesystem_space(path: &Path) -> io::Result<FilesystemSpace> {
+    let path = c_string(path)?;
+    let mut answer = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` is NUL-terminated and `answer` has room for the answer.
+    checked(unsafe { libc::statvfs(path.as_ptr(), answer.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it filled in `answer`.
+    let answer = unsafe { answer.assume_init() };
+    Ok(FilesystemSpace {
+        block_bytes: answer.f_bsize.into(),
+        fragment_bytes: answer.f_frsize.into(),
+        blocks: answer.f_blocks.into(),
+        free_blocks: answer.f_bfree.into(),
+        available_blocks: answer.f_bavail.into(),
+        inodes: answer.f_files.into(),
+        free_inodes: answer.f_ffree.into(),
+        name_bytes: answer.f_namemax.into(),
+    })
+}
+
+/// Who keeps this process from a write lock on a whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockHolder {
+    /// A process, as a broker locks.
+    Process(i32),
+    /// An open file description, which the kernel ascribes to no process.
+    Unnamed,
+}
+
+/// Asks who holds a lock on any part of `file`; takes none. This process' own locks do not count.
+#[expect(clippy::cast_possible_truncation, reason = "the constants 0 and 1")]
+pub fn lock_holder(file: &File) -> io::Result<Option<LockHolder>> {
+    // SAFETY: all zeros is a valid flock: from the start of the file to its end, whatever it is.
+    let mut lock: libc::flock = unsafe { MaybeUninit::zeroed().assume_init() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the descriptor is open and `lock` is a flock, which F_GETLK reads and overwrites.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) })?;
+    Ok(match (lock.l_type == libc::F_UNLCK as libc::c_short, lock.l_pid) {
+        (true, _) => None,
+        (false, process) if process > 0 => Some(LockHolder::Process(process)),
+        (false, _) => Some(LockHolder::Unnamed),
+    })
+}
+
+/// Allows this process as many open files as it may have; how many that is.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = descriptor_limits()?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` is a valid rlimit that outlives the call.
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    descriptor_limit()
+}
+
+/// How many files this process may have open now.
+pub fn descriptor_limit() -> io::Result<u64> {
+    Ok(descriptor_limits()?.rlim_cur)
+}
+
+fn descriptor_limits() -> io::Result<libc::rlimit> {
+    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: `limit` has room for the answer.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it filled in `limit`.
+    Ok(unsafe { limit.assume_init() })
+}
+
+/// Opens a file (or directory) for reading: not through a symbolic link at its end, and without
+/// moving its access time, which the kernel allows only to its owner and root.
+pub fn open_untouched(path: &Path) -> io::Result<File> {
+    let open = |flags| {
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | flags)
+            .open(path)
+    };
+    match open(libc::O_NOATIME) {
+        Err(refusal) if refusal.raw_os_error() == Some(libc::EPERM) => open(0),
+        other => other,
+    }
+}
+
+/// What a directory's entry is. Links are not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A pipe, socket or device.
+    Other,
+}
+
+/// The entries of a directory, in no order, without moving its access time.
+pub fn list_directory(path: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
+    let mut stream = DirectoryStream::open(path)?;
+    let mut entries = Vec::new();
+    while let Some((name, kind)) = stream.next()? {
+        if name == "." || name == ".." {
+            continue;
+        }
+        let kind = match kind {
+            libc::DT_REG => EntryKind::File,
+            libc::DT_DIR => EntryKind::Directory,
+            libc::DT_LNK => EntryKind::Link,
+            libc::DT_UNKNOWN => kind_of(&path.join(&name))?,
+            _ => EntryKind::Other,
+        };
+        entries.push((name, kind));
+    }
+    Ok(entries)
+}
+
+/// For filesystems that do not tell the kind along with the name.
+fn kind_of(path: &Path) -> io::Result<EntryKind> {
+    let kind = match path.symlink_metadata() {
+        Ok(metadata) => metadata.file_type(),
+        Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(EntryKind::Other),
+        Err(refusal) => return Err(refusal),
+    };
+    Ok(match (kind.is_file(), kind.is_dir(), kind.is_symlink()) {
+        (true, _, _) => EntryKind::File,
+        (_, true, _) => EntryKind::Directory,
+        (_, _, true) => EntryKind::Link,
+        _ => EntryKind::Other,
+    })
+}
+
+/// An open directory; closed when dropped.
+struct DirectoryStream(NonNull<libc::DIR>);
+
+impl DirectoryStream {
+    fn open(path: &Path) -> io::Result<DirectoryStream> {
+        let file = open_untouched(path)?;
+        // SAFETY: the descriptor is open.
+        let stream = unsafe { libc::fdopendir(file.as_raw_fd()) };
+        let stream = NonNull::new(stream).ok_or_else(io::Error::last_os_error)?;
+        // The stream owns the descriptor from here on.
+        let _ = file.into_raw_fd();
+        Ok(DirectoryStream(stream))
+    }
+
+    fn next(&mut self) -> io::Result<Option<(OsString, u8)>> {
+        // SAFETY: errno is a place of this thread.
+        unsafe { *libc::__errno_location() = 0 };
+        // SAFETY: the stream is open, and `&mut self` keeps others from it.
+        let entry = unsafe { libc::readdir(self.0.as_ptr()) };
+        if entry.is_null() {
+            let error = io::Error::last_os_error();
+            return if error.raw_os_error() == Some(0) { Ok(None) } else { Err(error) };
+        }
+        // SAFETY: the entry stays valid until the next call on this stream. Only the field is
+        // touched: the entry may be shorter than its type.
+        let kind = unsafe { (*entry).d_type };
+        // SAFETY: as above; the name ends with NUL.
+        let name = unsafe { CStr::from_ptr((&raw const (*entry).d_name).cast()) };
+        Ok(Some((OsString::from_vec(name.to_bytes().to_vec()), kind)))
+    }
+}
+
+impl Drop for DirectoryStream {
+    fn drop(&mut self) {
+        // SAFETY: the stream is open and nobody uses it after this. Reading leaves nothing to fail.
+        unsafe { libc::closedir(self.0.as_ptr()) };
+    }
+}
+
+/// The user on the other side of a socket, as it was when that side began to listen or connect.
+pub fn peer_user(socket: &UnixStream) -> io::Result<u32> {
+    let mut answer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = libc::socklen_t::try_from(size_of_val(&answer)).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open, and `length` is the room that `answer` has.
+    checked(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut answer).cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(answer.uid)
+}
+
+fn c_string(path: &Path) -> io::Result<CString> {
+    let bytes = OsStr::as_bytes(path.as_os_str());
+    CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+fn checked(result: libc::c_int) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn directory_lists_names_with_their_kinds() {
+        let here = tempfile::tempdir().unwrap();
+        std::fs::write(here.path().join("file"), "x").unwrap();
+        std::fs::create_dir(here.path().join("directory")).unwrap();
+        symlink("nowhere", here.path().join("link")).unwrap();
+        let mut found = list_directory(here.path()).unwrap();
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected = [
+            ("directory", EntryKind::Directory),
+            ("file", EntryKind::File),
+            ("link", EntryKind::Link),
+        ];
+        assert_eq!(found, expected.map(|(name, kind)| (OsString::from(name), kind)));
+        for (name, kind) in expected {
+            assert_eq!(kind_of(&here.path().join(name)).unwrap(), kind);
+        }
+        assert!(list_directory(&here.path().join("file")).is_err());
+        assert!(list_directory(&here.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn reading_leaves_access_times_as_they_are() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("file");
+        std::fs::write(&path, "x").unwrap();
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for old in [&path, here.path()] {
+            let times = std::fs::FileTimes::new().set_accessed(long_ago);
+            File::open(old).unwrap().set_times(times).unwrap();
+        }
+        io::read_to_string(open_untouched(&path).unwrap()).unwrap();
+        list_directory(here.path()).unwrap();
+        assert_eq!(path.metadata().unwrap().atime(), 1_000_000_000);
+        assert_eq!(here.path().metadata().unwrap().atime(), 1_000_000_000);
+    }
+
+    #[test]
+    fn links_are_not_opened() {
+        let here = tempfile::tempdir().unwrap();
+        std::fs::write(here.path().join("file"), "x").unwrap();
+        symlink("file", here.path().join("link")).unwrap();
+        let refusal = open_untouched(&here.path().join("link")).unwrap_err();
+        assert_eq!(refusal.raw_os_error(), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn own_locks_do_not_count() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(lock_holder(&file).unwrap(), None);
+    }
+
+    #[test]
+    fn space_of_a_filesystem_is_told() {
+        let space = filesystem_space(Path::new("/")).unwrap();
+        assert!(space.blocks >= space.free_blocks && space.fragment_bytes > 0);
+        assert!(filesystem_space(Path::new("/no/such/place")).is_err());
+    }
+
+    #[test]
+    fn descriptor_limit_is_raised_to_the_hard_limit() {
+        let before = descriptor_limit().unwrap();
+        assert!(raise_descriptor_limit().unwrap() >= before);
+    }
+
+    #[test]
+    fn user_across_a_socket_is_this_one() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert_eq!(peer_user(&one).unwrap(), effective_user());
+    }
+
+    #[test]
+    fn unmounting_what_is_not_mounted_is_an_error() {
+        let here = tempfile::tempdir().unwrap();
+        for how in [Unmount::Plain, Unmount::Lazy, Unmount::Abort] {
+            assert!(unmount(here.path(), how).is_err());
+        }
+    }
+
+    #[test]
+    fn standard_signals_are_not_ignored() {
+        assert!(!is_ignored(libc::SIGTERM).unwrap());
+        assert!(is_ignored(libc::SIGPIPE).unwrap(), "std ignores it");
+    }
+}
