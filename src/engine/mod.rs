@@ -24,5 +24,6 @@ pub mod resync;
 pub mod scanner;
 pub mod segment;
 pub mod settle;
+pub mod source;
 pub mod transactions;
 pub mod window;
