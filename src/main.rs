@@ -1,2 +1,7 @@
 //! The `offsetfs` program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(offsetfs::cli::run(std::env::args_os()))
+}

@@ -1,4 +1,118 @@
-//! The command line: what was typed becomes what it means. One command a file.
+//! The command line: what can be typed, one command a file.
+//!
+//! Data goes to stdout, everything else to stderr. A command returns its result; only `main` turns
+//! it into an exit code.
 
+pub mod exit_code;
 pub mod format;
+pub mod mount;
+pub mod mount_options;
 pub mod range;
+pub mod umount;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Result;
+
+/// Kafka partitions as files: read them with cat, without a broker and without a JVM.
+#[derive(Debug, Parser)]
+#[command(name = "offsetfs", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Mount(mount::MountArgs),
+    Umount(umount::UmountArgs),
+}
+
+impl Command {
+    fn run(self) -> Result<()> {
+        match self {
+            Command::Mount(typed) => mount::run(&typed),
+            Command::Umount(typed) => umount::run(&typed),
+        }
+    }
+}
+
+/// Does what `arguments` (the program's name first) ask for, tells of errors, and gives the exit
+/// code.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    start_logging();
+    let typed = match Arguments::try_parse_from(arguments) {
+        Ok(typed) => typed,
+        Err(error) => return answer_of_clap(&error),
+    };
+    match typed.command.run() {
+        Ok(()) => exit_code::OK,
+        Err(error) => {
+            complain(&error.to_string());
+            exit_code::of(&error)
+        }
+    }
+}
+
+/// Help and version are answers, the rest is about errors in what was typed.
+fn answer_of_clap(error: &clap::Error) -> u8 {
+    if error.use_stderr() {
+        let text = error.render().to_string();
+        complain(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
+        return exit_code::USAGE;
+    }
+    match error.print() {
+        Ok(()) => exit_code::OK,
+        // Who asked has seen enough.
+        Err(closed) if closed.kind() == io::ErrorKind::BrokenPipe => exit_code::OK,
+        Err(error) => {
+            complain(&format!("cannot write: {error}"));
+            exit_code::RUNTIME
+        }
+    }
+}
+
+fn complain(message: &str) {
+    // Without stderr the exit code must do.
+    let _ = writeln!(io::stderr(), "offsetfs: {message}");
+}
+
+/// Warnings and errors go to stderr; `OFFSETFS_LOG` (or `RUST_LOG`) asks for more or less.
+fn start_logging() {
+    let own = std::env::var_os("OFFSETFS_LOG").is_some();
+    let filter = if own { "OFFSETFS_LOG" } else { "RUST_LOG" };
+    let started = env_logger::Builder::from_env(env_logger::Env::new().filter_or(filter, "warn"))
+        .format(|line, record| {
+            let level = record.level().as_str().to_ascii_lowercase();
+            writeln!(line, "offsetfs: {level}: {}", record.args())
+        })
+        .try_init();
+    // Fails only when it was started before, which is as good.
+    drop(started);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn commands_and_their_help_fit_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn exit_code_tells_usage_from_failure() {
+        let code = |words: &[&str]| run(["offsetfs"].iter().chain(words).map(OsString::from));
+        assert_eq!(code(&[]), 2);
+        assert_eq!(code(&["frobnicate"]), 2);
+        assert_eq!(code(&["mount"]), 2);
+        assert_eq!(code(&["mount", "-o", "frobnicate", "a", "b"]), 2);
+        assert_eq!(code(&["mount", "--rw", "a", "b"]), 1);
+        assert_eq!(code(&["umount", "/no/such/place"]), 1);
+        assert_eq!(code(&["--version"]), 0);
+    }
+}

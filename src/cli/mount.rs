@@ -1,0 +1,102 @@
+//! `offsetfs mount`: checks everything that can be checked, mounts, and serves to the end.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::mount_options::{MountOptions, OPTIONS};
+use crate::engine::source::{self, Source};
+use crate::error::{Error, Result};
+use crate::fs::mountpoint;
+use crate::fs::session::{self, MountSettings};
+use crate::sys;
+
+/// Where `fusermount3` looks up what plain users may do.
+const FUSE_CONF: &str = "/etc/fuse.conf";
+
+/// Show the partitions of a Kafka data directory as files.
+///
+/// Stays in the foreground and says on stderr when the mount is ready. SIGINT, SIGTERM and SIGHUP
+/// unmount. Nothing in SOURCE is changed.
+#[derive(Debug, clap::Args)]
+pub struct MountArgs {
+    /// Make the mount writable
+    #[arg(long)]
+    pub rw: bool,
+    /// What is typed after each `-o`.
+    #[arg(short = 'o', value_name = "OPTIONS", help = format!("Separated by commas: {OPTIONS}"))]
+    pub options: Vec<String>,
+    /// Keep caches in this directory instead of the user's own
+    #[arg(long, value_name = "DIR")]
+    pub cache_dir: Option<PathBuf>,
+    /// A data directory of Kafka, or one partition's directory in it
+    pub source: PathBuf,
+    /// An empty directory
+    pub mountpoint: PathBuf,
+}
+
+/// Mounts, and returns after the end of the mount.
+pub fn run(typed: &MountArgs) -> Result<()> {
+    let options = MountOptions::new(typed)?;
+    check_is_read_only(&typed.source, &options)?;
+    check_may_allow_other(&options)?;
+    let source = source::classify(&typed.source, options.writable)?;
+    let settings = MountSettings {
+        mountpoint: mountpoint::prepare(&typed.mountpoint, &typed.source)?,
+        source: std::path::absolute(&typed.source).map_err(Error::io("find", &typed.source))?,
+        read_only: !options.writable,
+        allow_other: options.allow_other,
+        threads: loop_threads(),
+    };
+    serve(&source, &options, &settings)
+}
+
+/// The filesystem meets its mount here.
+fn serve(source: &Source, options: &MountOptions, settings: &MountSettings) -> Result<()> {
+    struct Nothing;
+    impl fuser::Filesystem for Nothing {}
+
+    log::debug!("{source:?}, {options:?}, {settings:?}");
+    session::run(|_notifier| Nothing, settings, || (), || Ok(()))
+}
+
+/// One thread on one or two processors, where a second one only brings switches between them.
+fn loop_threads() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, 4)
+}
+
+fn check_is_read_only(source: &Path, options: &MountOptions) -> Result<()> {
+    if options.writable {
+        return Err(Error::refused(source, "this version can only mount read-only"));
+    }
+    Ok(())
+}
+
+/// `fusermount3` would refuse as well, but not say what to do.
+fn check_may_allow_other(options: &MountOptions) -> Result<()> {
+    if !options.allow_other || sys::effective_user() == 0 {
+        return Ok(());
+    }
+    // A missing file allows nothing.
+    let conf = std::fs::read_to_string(FUSE_CONF).unwrap_or_default();
+    if allows_other(&conf) {
+        return Ok(());
+    }
+    let reason = "for -o allow_other root must add the line 'user_allow_other' to this file";
+    Err(Error::refused(FUSE_CONF, reason))
+}
+
+fn allows_other(conf: &str) -> bool {
+    conf.lines().any(|line| line.trim() == "user_allow_other")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_line_of_its_own_allows_others() {
+        assert!(allows_other("# comment\n  user_allow_other \n"));
+        assert!(!allows_other("#user_allow_other\nmount_max = 10\nuser_allow_other = 1\n"));
+        assert!(!allows_other(""));
+    }
+}
