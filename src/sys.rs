@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -244,21 +244,40 @@ impl Drop for DirectoryStream {
     }
 }
 
-/// The user on the other side of a socket, as it was when that side began to listen or connect.
-pub fn peer_user(socket: &UnixStream) -> io::Result<u32> {
+/// A process on the other side of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number; 0 when it cannot be seen from this process' namespace.
+    pub process: i32,
+    /// The user whose rights it has.
+    pub user: u32,
+}
+
+/// Who is on the other side of a socket, as it was when that side began to listen or connect.
+pub fn peer(socket: &UnixStream) -> io::Result<Peer> {
     let mut answer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = libc::socklen_t::try_from(size_of_val(&answer)).map_err(io::Error::other)?;
     // SAFETY: the descriptor is open, and `length` is the room that `answer` has.
     checked(unsafe {
         libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
+            socket.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
             (&raw mut answer).cast(),
             &raw mut length,
         )
     })?;
-    Ok(answer.uid)
+    Ok(Peer { process: answer.pid, user: answer.uid })
+}
+
+/// Asks one process to end, with SIGTERM.
+pub fn terminate(process: i32) -> io::Result<()> {
+    if process <= 0 {
+        // To kill(2) these are groups of processes.
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: the call takes two numbers.
+    checked(unsafe { libc::kill(process, libc::SIGTERM) })
 }
 
 fn c_string(path: &Path) -> io::Result<CString> {
@@ -342,9 +361,17 @@ mod tests {
     }
 
     #[test]
-    fn user_across_a_socket_is_this_one() {
+    fn peer_across_a_socket_is_this_process() {
         let (one, _other) = UnixStream::pair().unwrap();
-        assert_eq!(peer_user(&one).unwrap(), effective_user());
+        let here = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(peer(&one).unwrap(), Peer { process: here, user: effective_user() });
+    }
+
+    #[test]
+    fn groups_of_processes_are_never_ended() {
+        for group in [0, -1, i32::MIN] {
+            assert_eq!(terminate(group).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match typed.command.run() {
         Ok(()) => exit_code::OK,
         Err(error) => {
-            complain(&error.to_string());
+            complain(error.to_string().trim_end());
             exit_code::of(&error)
         }
     }

@@ -26,8 +26,7 @@ pub fn run(typed: &UmountArgs) -> Result<()> {
     match Daemon::behind(mount) {
         Some(daemon) => {
             unmount_idle(mount)?;
-            daemon.wait_for_end();
-            Ok(())
+            daemon.wait_for_end().map_err(Error::io("wait for the daemon of", &path))
         }
         None if mountpoint::is_dead(mount) => unmount::detach(&path),
         None => unmount_idle(mount),

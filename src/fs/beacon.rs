@@ -5,12 +5,16 @@
 //! went. No file is left behind. Anyone may take such a name first, so only a listener that belongs
 //! to the owner of the mount counts.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
 
 use crate::fs::mount_table::MountEntry;
-use crate::sys;
+use crate::sys::{self, Peer};
+
+/// How long a daemon may take to flush before it is asked to end; asking it twice does no harm.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Says that this process serves the connection `minor`, from now to its end.
 pub fn light(minor: &str) {
@@ -23,25 +27,49 @@ pub fn light(minor: &str) {
 
 /// A living daemon, seen from another process.
 #[derive(Debug)]
-pub struct Daemon(UnixStream);
+pub struct Daemon {
+    socket: UnixStream,
+    peer: Peer,
+}
 
 impl Daemon {
     /// The daemon behind `mount`; `None` when it is dead, or out of sight in another network
     /// namespace.
     pub fn behind(mount: &MountEntry) -> Option<Daemon> {
         let socket = UnixStream::connect_addr(&address(mount.minor()).ok()?).ok()?;
-        let user = sys::peer_user(&socket).ok()?;
-        (Some(user) == mount.owner()).then_some(Daemon(socket))
+        let peer = sys::peer(&socket).ok()?;
+        (Some(peer.user) == mount.owner()).then_some(Daemon { socket, peer })
     }
 
-    /// Returns when that process has ended.
-    pub fn wait_for_end(mut self) {
-        // Nothing is ever sent. An error is a reset: the process went before it accepted.
-        let _ = self.0.read(&mut [0]);
+    /// Returns when the daemon of what has just been unmounted has ended. It ends by itself, unless
+    /// the filesystem is also mounted elsewhere (a bind mount, another namespace): then it is asked
+    /// to.
+    pub fn wait_for_end(mut self) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(PATIENCE))?;
+        if !self.ended()? {
+            log::info!("still mounted elsewhere, ending process {}", self.peer.process);
+            sys::terminate(self.peer.process)?;
+            self.socket.set_read_timeout(None)?;
+            self.ended()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the end came within the timeout of the socket.
+    fn ended(&mut self) -> io::Result<bool> {
+        match self.socket.read(&mut [0]) {
+            Ok(bytes) => Ok(bytes == 0),
+            Err(error) => match error.kind() {
+                // The process went before it accepted.
+                io::ErrorKind::ConnectionReset => Ok(true),
+                io::ErrorKind::WouldBlock => Ok(false),
+                _ => Err(error),
+            },
+        }
     }
 }
 
-fn address(minor: &str) -> std::io::Result<SocketAddr> {
+fn address(minor: &str) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("offsetfs-{minor}"))
 }
 
@@ -77,6 +105,6 @@ mod tests {
         let listener = UnixListener::bind_addr(&address(&minor).unwrap()).unwrap();
         let daemon = Daemon::behind(&mount(&minor, sys::effective_user())).unwrap();
         drop(listener);
-        daemon.wait_for_end();
+        daemon.wait_for_end().unwrap();
     }
 }

@@ -5,6 +5,7 @@
 //! it is busy is detached, and those who have it open get ENOTCONN, at the latest when the process
 //! ends and the kernel closes its connection.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, OnceLock};
@@ -27,8 +28,9 @@ use crate::sys;
 const READ_AHEAD_KIB: &str = "256";
 
 /// How long to wait for the loop to end once nothing is mounted any more. It ends at once, unless
-/// the filesystem lives on in another mount namespace or under a bind mount.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// the filesystem lives on in another mount namespace or under a bind mount, or could only be
+/// detached.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 /// What to mount where, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +98,7 @@ impl Mount {
     ) -> Result<Mount> {
         let MountSettings { source, mountpoint, .. } = settings;
         let session = Session::new(filesystem, mountpoint, &config(settings))
-            .map_err(Error::io("mount", mountpoint))?;
+            .map_err(|error| mount_error(error, mountpoint))?;
         // The slot is new and this is the only place that fills it.
         let _ = slot.set(session.notifier());
         let table = MountTable::read()?;
@@ -155,8 +157,7 @@ impl Mount {
         if loop_has_ended || loop_ends_within(PATIENCE, events) {
             return;
         }
-        unmount::end_connection(&self.minor);
-        if !loop_ends_within(PATIENCE, events) {
+        if !unmount::end_connection(&self.minor) || !loop_ends_within(PATIENCE, events) {
             log::info!("{}: ends with this process", self.mountpoint.display());
         }
     }
@@ -212,6 +213,21 @@ fn shown_source(source: &Path) -> String {
     } else {
         source.replace('\\', "\\\\").replace(',', "\\,")
     }
+}
+
+/// What keeps a mount from being made is mostly one of two things, which fuser does not name.
+fn mount_error(error: io::Error, mountpoint: &Path) -> Error {
+    let device = "/dev/fuse";
+    if let Err(refusal) = File::options().read(true).write(true).open(device) {
+        return Error::io("open", device)(refusal);
+    }
+    if error.kind() == io::ErrorKind::NotFound {
+        return Error::refused(
+            mountpoint,
+            "to mount without root takes fusermount3 (package fuse3)",
+        );
+    }
+    Error::io("mount", mountpoint)(error)
 }
 
 /// Runs the loop on threads of its own; the last event is how it ended.

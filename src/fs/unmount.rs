@@ -50,13 +50,15 @@ pub fn abort(mountpoint: &Path, minor: &str) -> Result<()> {
     Ok(())
 }
 
-/// Cuts the FUSE connection `minor`, wherever it is still mounted. Without the control filesystem
-/// this does nothing.
-pub fn end_connection(minor: &str) {
+/// Cuts the FUSE connection `minor`, wherever it is still mounted; whether that could be done.
+/// Where the control filesystem is not mounted it cannot.
+pub fn end_connection(minor: &str) -> bool {
     let control = Path::new("/sys/fs/fuse/connections").join(minor).join("abort");
-    if let Err(refusal) = std::fs::write(&control, "1") {
+    let cut = std::fs::write(&control, "1");
+    if let Err(refusal) = &cut {
         log::debug!("cannot write {}: {refusal}", control.display());
     }
+    cut.is_ok()
 }
 
 fn detach_with(mountpoint: &Path, how: Unmount) -> Result<()> {
