@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::mount_options::{MountOptions, OPTIONS};
+use crate::engine::data_dir::DataDir;
 use crate::engine::source::{self, Source};
 use crate::error::{Error, Result};
+use crate::fs::fuse::Fuse;
 use crate::fs::mountpoint;
 use crate::fs::session::{self, MountSettings};
+use crate::fs::tree::Tree;
 use crate::sys;
 
 /// Where `fusermount3` looks up what plain users may do.
@@ -51,11 +54,19 @@ pub fn run(typed: &MountArgs) -> Result<()> {
 
 /// The filesystem meets its mount here.
 fn serve(source: &Source, options: &MountOptions, settings: &MountSettings) -> Result<()> {
-    struct Nothing;
-    impl fuser::Filesystem for Nothing {}
+    let read = options.read_options(open_files());
+    let data_dir = match source {
+        Source::DataDirectory(path) => DataDir::new(path, None, read),
+        Source::Partition { parent, name } => DataDir::new(parent, Some(name), read),
+    };
+    let tree = Tree::new(data_dir, options.list_all);
+    session::run(|notifier| Fuse::new(tree, notifier), settings, || (), || Ok(()))
+}
 
-    log::debug!("{source:?}, {options:?}, {settings:?}");
-    session::run(|_notifier| Nothing, settings, || (), || Ok(()))
+/// Files of SOURCE that may be open at once: a part of what the process may have open.
+fn open_files() -> usize {
+    let limit = sys::descriptor_limit().unwrap_or(256);
+    usize::try_from(limit / 4).unwrap_or(64).clamp(8, 256)
 }
 
 /// One thread on one or two processors, where a second one only brings switches between them.

@@ -4,17 +4,9 @@
 use std::path::PathBuf;
 
 use crate::cli::mount::MountArgs;
+use crate::engine::extent::DamagePolicy;
+use crate::engine::options::{Isolation, LogStart, ReadOptions};
 use crate::error::{Error, Result};
-
-/// Which records of transactions are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// All of them.
-    #[default]
-    ReadUncommitted,
-    /// Only committed ones, up to the first transaction that is still open.
-    ReadCommitted,
-}
 
 /// How a mount is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +102,20 @@ impl MountOptions {
             return Err(Error::Usage("a mount is either ro or writable, not both".to_owned()));
         }
         Ok(options)
+    }
+
+    /// What of this concerns reading, with at most `open_files` files open at once.
+    pub fn read_options(&self, open_files: usize) -> ReadOptions {
+        let disk = self.log_start_disk;
+        ReadOptions {
+            isolation: self.isolation,
+            damage: if self.damage_skip { DamagePolicy::Skip } else { DamagePolicy::Unreadable },
+            log_start: if disk { LogStart::Disk } else { LogStart::Checkpoint },
+            max_batch_bytes: usize::try_from(self.max_batch_bytes).unwrap_or(usize::MAX),
+            follow_symlinks: self.follow_symlinks,
+            cache_dir: self.cache_dir.clone(),
+            open_files,
+        }
     }
 
     fn apply(&mut self, word: &str) -> Result<()> {

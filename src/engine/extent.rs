@@ -40,6 +40,8 @@ pub struct Extents {
     pub damage: Vec<(Stretch, u64)>,
     /// Bytes behind the last batch that hold none.
     pub torn: u64,
+    /// Bytes of the largest batch.
+    pub largest_batch: u64,
 }
 
 /// What is counted of a batch.
@@ -75,7 +77,7 @@ impl Extents {
     /// Nothing counted yet of a segment that begins at `base`.
     pub fn empty(base: Offset) -> Extents {
         let end = Mark { position: Position::START, expected: base, bytes: 0, records: 0 };
-        Extents { marks: vec![end], end, damage: Vec::new(), torn: 0 }
+        Extents { marks: vec![end], end, damage: Vec::new(), torn: 0, largest_batch: 0 }
     }
 
     /// The last mark that is not behind `offset`.
@@ -125,6 +127,7 @@ impl Extents {
                 Item::Batch(header, _) if header.base_offset >= until => return Ok(()),
                 Item::Batch(header, position) => {
                     self.mark(position, spacing);
+                    self.largest_batch = self.largest_batch.max(header.bytes);
                     match count(scanner, batches, &mut unpacker, &header, position, measure, shows) {
                         Ok((bytes, records)) => {
                             self.end.bytes += bytes;

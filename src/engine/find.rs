@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::engine::batches::{Batch, FoundRecord};
 use crate::engine::damage::Stretch;
 use crate::engine::load::{promised, unreadable};
-use crate::engine::log::{Filter, Found, Log, LogState};
+use crate::engine::log::{Filter, Found, Log, LogState, SMALL_SEGMENT_BYTES};
 use crate::engine::scanner::{Interrupted, Item, Scanner};
 use crate::engine::segment::Segment;
 use crate::engine::window::Window;
@@ -20,8 +20,6 @@ use crate::units::{Offset, Position, Timestamp};
 
 /// Bytes that a search for one batch reads at once: an index interval and a little.
 const FIND_BYTES: usize = 8 << 10;
-/// Below this size a segment is read whole rather than by its time index.
-const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Where a search in a segment may begin: no batch before it holds the offset.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use crate::engine::batches::{Batches, FoundRecord};
 use crate::engine::cache::Cache;
 use crate::engine::checkpoints::Checkpoints;
 use crate::engine::damage::{Findings, Stretch};
-use crate::engine::disk::{Disk, Facts, FileId};
+use crate::engine::disk::{Disk, Facts, FileId, read_small};
 use crate::engine::extent::{Extents, Measure};
 use crate::engine::load;
 use crate::engine::options::{Isolation, ReadOptions};
@@ -19,13 +19,15 @@ use crate::engine::segment::{File, Segment};
 use crate::engine::transactions::{SegmentTransactions, TransactionState, Transactions};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
-use crate::format::checkpoint::EpochStart;
+use crate::format::checkpoint::{EpochStart, parse_partition_metadata};
 use crate::format::name::TopicPartition;
 use crate::format::record::Record;
 use crate::units::{Offset, Position};
 
 /// How old the picture of a log may be.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// A segment up to this size is read whole without a thought.
+pub const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
 /// Bytes that a sequential pass reads at once.
 pub const SCAN_BYTES: usize = 256 << 10;
 
@@ -210,6 +212,22 @@ impl Log {
     /// Has the log been opened yet?
     pub fn is_open(&self) -> bool {
         self.picture.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// The id of its topic; `None` where `partition.metadata` is missing or broken.
+    pub fn topic_id(&self) -> Option<[u8; 16]> {
+        let path = self.path.join("partition.metadata");
+        let bytes = read_small(&*self.shared.disk, &path, 4096).ok()?;
+        parse_partition_metadata(&bytes).ok().map(|id| id.0)
+    }
+
+    /// Would the search for `offset` read little? It does where the log is open and has an index.
+    pub fn is_quick(&self, offset: Offset) -> bool {
+        let Ok(state) = self.state() else { return true };
+        let Some(number) = state.segment_of(offset) else { return true };
+        let segment = &state.segments[number];
+        segment.valid_bytes <= SMALL_SEGMENT_BYTES
+            || segment.index.as_ref().is_some_and(|index| index.bytes() > 0)
     }
 
     /// The first offset that is not shown: the log end, or with `read_committed` the last stable

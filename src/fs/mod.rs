@@ -1,7 +1,13 @@
 //! The filesystem.
 
 pub mod beacon;
+pub mod caller;
+pub mod errno;
+pub mod fuse;
 pub mod mount_table;
 pub mod mountpoint;
+pub mod node;
+pub mod pool;
 pub mod session;
+pub mod tree;
 pub mod unmount;

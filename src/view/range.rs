@@ -18,6 +18,9 @@ use crate::units::Offset;
 use crate::view::name::Format;
 use crate::view::render::{self, Place};
 
+/// Reading on in a batch up to this size takes no noticeable time.
+const LIGHT_BATCH_BYTES: u64 = 256 << 10;
+
 /// A resolved range in one format.
 #[derive(Debug)]
 pub struct RangeFile {
@@ -104,6 +107,20 @@ impl RangeFile {
         let chain = self.known();
         self.log.shared().options.damage == DamagePolicy::Unreadable
             && chain.pieces.iter().any(|piece| !lock(&piece.extents).damage.is_empty())
+    }
+
+    /// Are the batches around `position` small, so that a read there takes no noticeable time?
+    pub fn is_light(&self, position: u64) -> bool {
+        let chain = self.known();
+        let from = chain.pieces.partition_point(|piece| piece.before <= position).saturating_sub(1);
+        let mut around = chain.pieces.iter().skip(from).take(2);
+        around.all(|piece| lock(&piece.extents).largest_batch <= LIGHT_BATCH_BYTES)
+    }
+
+    /// Are all records of it ones that do not change any more, as far as one can know?
+    pub fn is_settled(&self, state: &LogState) -> bool {
+        let end = self.end.unwrap_or(Offset::MAX).min(state.log_end);
+        state.is_settled(end.previous())
     }
 
     /// Appends up to `wanted` bytes from `position` on to `out`; fewer only at the end of the file or
