@@ -1,6 +1,7 @@
 //! How a mount ends: with rights of our own where we have them, else through `fusermount3`, which
 //! lets users end their own mounts.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -72,13 +73,16 @@ fn detach_with(mountpoint: &Path, how: Unmount) -> Result<()> {
     }
 }
 
+/// Looks where fuser looks, so that who could mount can unmount, whatever PATH says.
 fn fusermount(options: &[&str], mountpoint: &Path) -> Result<Output> {
-    for program in ["fusermount3", "fusermount"] {
-        let mut command = Command::new(program);
+    let named = std::env::var_os("FUSERMOUNT_PATH");
+    let usual = ["fusermount3", "fusermount", "/bin/fusermount3", "/bin/fusermount"];
+    for program in named.into_iter().chain(usual.map(OsString::from)) {
+        let mut command = Command::new(&program);
         command.args(options).arg("--").arg(mountpoint).env("LC_ALL", "C").stdin(Stdio::null());
         match command.output() {
             Err(missing) if missing.kind() == io::ErrorKind::NotFound => {}
-            other => return other.map_err(Error::io("run", program)),
+            other => return other.map_err(Error::io("run", &program)),
         }
     }
     Err(refused(mountpoint, "only root can unmount where fusermount3 is not installed"))
