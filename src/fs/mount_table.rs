@@ -82,11 +82,6 @@ impl MountTable {
         self.entries.iter().rev().find(|entry| entry.mountpoint == mountpoint)
     }
 
-    /// The mount of the filesystem `device` at `mountpoint`, whatever is mounted over it.
-    pub fn has(&self, device: &str, mountpoint: &Path) -> bool {
-        self.entries.iter().any(|entry| entry.device == device && entry.mountpoint == mountpoint)
-    }
-
     /// Where `path` (absolute, without links) really lies: its filesystem and its path in there.
     /// Equal for two ways to one directory, also through bind mounts.
     pub fn place(&self, path: &Path) -> Option<(&str, PathBuf)> {
@@ -159,8 +154,6 @@ half a line
         let table = MountTable::parse(TABLE);
         assert_eq!(table.at(Path::new("/mnt/a b")).unwrap().kind, "tmpfs");
         assert_eq!(table.at(Path::new("/mnt")), None);
-        assert!(table.has("0:48", Path::new("/mnt/a b")));
-        assert!(!table.has("0:48", Path::new("/")));
     }
 
     #[test]
