@@ -38,7 +38,8 @@ pub struct MountArgs {
 
 /// Mounts, and returns after the end of the mount.
 pub fn run(typed: &MountArgs) -> Result<()> {
-    let options = MountOptions::new(typed)?;
+    let mut options = MountOptions::new(typed)?;
+    options.cache_dir = cache_dir(&typed.source, options.cache_dir)?;
     check_is_read_only(&typed.source, &options)?;
     check_may_allow_other(&options)?;
     let source = source::classify(&typed.source, options.writable)?;
@@ -67,6 +68,29 @@ fn serve(source: &Source, options: &MountOptions, settings: &MountSettings) -> R
 fn open_files() -> usize {
     let limit = sys::descriptor_limit().unwrap_or(256);
     usize::try_from(limit / 4).unwrap_or(64).clamp(8, 256)
+}
+
+/// Where caches go: never into SOURCE, which a read-only mount leaves as it is.
+fn cache_dir(source: &Path, typed: Option<PathBuf>) -> Result<Option<PathBuf>> {
+    let is_inside = |directory: &Path| {
+        let source = source.canonicalize().ok();
+        let existing = directory.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
+        existing.zip(source).is_some_and(|(directory, source)| directory.starts_with(source))
+    };
+    match typed {
+        Some(directory) if is_inside(&directory) => {
+            Err(Error::refused(directory, "the cache directory lies inside SOURCE"))
+        }
+        Some(directory) => Ok(Some(directory)),
+        None => Ok(usual_cache_dir().filter(|directory| !is_inside(directory))),
+    }
+}
+
+/// `$XDG_CACHE_HOME/offsetfs`, or `~/.cache/offsetfs` (XDG Base Directory Specification).
+fn usual_cache_dir() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(caches.join("offsetfs"))
 }
 
 /// One thread on one or two processors, where a second one only brings switches between them.

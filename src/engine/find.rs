@@ -31,8 +31,18 @@ pub struct Anchor {
 }
 
 impl Log {
-    /// The data record at `offset`.
+    /// The data record at `offset`. What was found a moment ago in the same state is not searched
+    /// again: the kernel asks for a name, for its attributes and for its bytes one after the other.
     pub fn find(&self, state: &LogState, offset: Offset) -> Result<Found> {
+        if let Some(found) = self.shared.recent.get(state, offset) {
+            return Ok(found);
+        }
+        let found = self.search(state, offset)?;
+        self.shared.recent.put(state, offset, &found);
+        Ok(found)
+    }
+
+    fn search(&self, state: &LogState, offset: Offset) -> Result<Found> {
         if offset < state.log_start || offset >= self.visible_end(state)? {
             return Ok(Found::Nothing);
         }
@@ -154,8 +164,9 @@ impl Log {
         offset: Offset,
         filter: &Filter,
     ) -> Result<Found> {
-        let anchor = self.anchor(segment, offset)?;
-        if let Some(found) = self.find_quickly(segment, offset, anchor, filter)? {
+        let mut window = Window::new(FIND_BYTES);
+        let anchor = self.anchor_in(&mut window, segment, offset)?;
+        if let Some(found) = self.find_quickly(&mut window, segment, offset, anchor, filter)? {
             return Ok(found);
         }
         self.scan_for(segment, anchor, None, &|header, batch| {
@@ -176,13 +187,13 @@ impl Log {
     /// Walks headers from the anchor; `None` as soon as anything is not as it should be.
     fn find_quickly(
         &self,
+        window: &mut Window,
         segment: &Arc<Segment>,
         offset: Offset,
         anchor: Anchor,
         filter: &Filter,
     ) -> Result<Option<Found>> {
         let disk = &*self.shared.disk;
-        let mut window = Window::new(FIND_BYTES);
         let Anchor { mut position, mut expected } = anchor;
         let header = loop {
             let left = segment.valid_bytes.saturating_sub(position.get());
@@ -207,7 +218,7 @@ impl Log {
         let batch = match self.shared.batches.get(segment, position) {
             Some(batch) if batch.header == header => batch,
             _ => {
-                let Some(batch) = self.load_checked(segment, &header, position, &mut window)? else {
+                let Some(batch) = self.load_checked(segment, &header, position, window)? else {
                     return Ok(None);
                 };
                 batch
@@ -256,6 +267,10 @@ impl Log {
 
     /// Where a search for `offset` may begin, by the offset index.
     pub fn anchor(&self, segment: &Segment, offset: Offset) -> Result<Anchor> {
+        self.anchor_in(&mut Window::new(HEADER_BYTES), segment, offset)
+    }
+
+    fn anchor_in(&self, window: &mut Window, segment: &Segment, offset: Offset) -> Result<Anchor> {
         let bytes = self.shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
         let index = OffsetIndex::new(segment.base_offset, &bytes);
         let start = Anchor { position: Position::START, expected: segment.base_offset };
@@ -263,7 +278,7 @@ impl Log {
         if entry.offset > offset {
             return Ok(start);
         }
-        let header = promised(&self.shared, segment, entry.position, entry.offset)?;
+        let header = promised(&*self.shared.disk, window, segment, entry.position, entry.offset)?;
         Ok(header.map_or(start, |header| {
             // The offsets of a legacy wrapper reach down to an unknown one.
             let expected = if header.is_legacy_wrapper() { start.expected } else { header.base_offset };
@@ -362,11 +377,13 @@ impl Log {
         let bytes = self.shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
         let index = OffsetIndex::new(segment.base_offset, &bytes);
         let (mut sections, mut back) = (Vec::new(), 1);
+        let mut window = Window::new(HEADER_BYTES);
         let mut before = Position::new(segment.valid_bytes);
         while let Some(entry) = index.entries_count().checked_sub(back).map(|i| index.get(i)) {
             back *= 2;
             let Some(entry) = entry.filter(|entry| entry.position < before) else { continue };
-            let header = promised(&self.shared, segment, entry.position, entry.offset)?;
+            let disk = &*self.shared.disk;
+            let header = promised(disk, &mut window, segment, entry.position, entry.offset)?;
             if let Some(header) = header {
                 let (position, expected) = (entry.position, header.base_offset);
                 sections.push(Anchor { position, expected });

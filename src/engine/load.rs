@@ -10,6 +10,7 @@ use crate::engine::options::LogStart;
 use crate::engine::scanner::Item;
 use crate::engine::segment::{File, Segment};
 use crate::engine::settle::settle;
+use crate::engine::window::Window;
 use crate::error::Result;
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::checkpoint::{self, EpochStart};
@@ -53,6 +54,7 @@ pub fn load(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogSt
         modified: directory.modified,
         directory,
         names,
+        number: LogState::next_number(),
     };
     state.modified = newest_change(&state);
     set_offsets(shared, name, &mut state);
@@ -86,7 +88,7 @@ pub fn refresh(
     if grown.is_none() && checkpoints == old.checkpoints {
         return Ok(None);
     }
-    let mut new = old.clone();
+    let mut new = LogState { number: LogState::next_number(), ..old.clone() };
     if let (Some(now), Some(active)) = (grown, new.segments.last_mut()) {
         let end = follow(shared, active, old.log_end, now)?;
         new.log_end = end.offset;
@@ -181,11 +183,13 @@ impl End {
 fn find_end(shared: &Shared, segment: &Arc<Segment>) -> Result<End> {
     let bytes = shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
     let index = OffsetIndex::new(segment.base_offset, &bytes);
+    let mut window = Window::new(HEADER_BYTES);
     let mut back = 1;
     while let Some(i) = index.entries_count().checked_sub(back) {
         back *= 2;
         let Some(entry) = index.get(i) else { continue };
-        let Some(header) = promised(shared, segment, entry.position, entry.offset)? else { continue };
+        let promise = promised(&*shared.disk, &mut window, segment, entry.position, entry.offset)?;
+        let Some(header) = promise else { continue };
         let mut scanner = shared.scanner(segment, SCAN_BYTES);
         scanner.seek(entry.position, header.base_offset);
         let mut end = End::at(entry.position, header.base_offset);
@@ -200,18 +204,17 @@ fn find_end(shared: &Shared, segment: &Arc<Segment>) -> Result<End> {
 
 /// The header at `position`, if it is one whose last offset is `last`, as an index entry promises.
 pub fn promised(
-    shared: &Shared,
+    disk: &dyn Disk,
+    window: &mut Window,
     segment: &Segment,
     position: Position,
     last: Offset,
 ) -> Result<Option<BatchHeader>> {
-    let mut bytes = [0; HEADER_BYTES];
     if position.get() >= segment.valid_bytes {
         return Ok(None);
     }
-    let read = shared.disk.read_at(&segment.log.file, position, &mut bytes)?;
-    let header = BatchHeader::parse(bytes.get(..read).unwrap_or_default());
-    Ok(header.ok().filter(|header| {
+    let bytes = window.fill(disk, &segment.log.file, position, HEADER_BYTES)?;
+    Ok(BatchHeader::parse(bytes).ok().filter(|header| {
         header.last_offset == last
             && header.base_offset >= segment.base_offset
             && position.get() + header.bytes <= segment.valid_bytes

@@ -2,7 +2,9 @@
 //! are looked at when something is asked, at most every [`LOOK_AGAIN`], so that a log which a broker
 //! is writing is followed within a second.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use crate::engine::checkpoints::Checkpoints;
 use crate::engine::damage::{Findings, Stretch};
 use crate::engine::disk::{Disk, Facts, FileId, read_small};
 use crate::engine::extent::{Extents, Measure};
+use crate::engine::extent_store::Stored;
 use crate::engine::load;
 use crate::engine::options::{Isolation, ReadOptions};
 use crate::engine::scanner::{Interrupted, Scanner};
@@ -28,6 +31,10 @@ use crate::units::{Offset, Position};
 pub const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// A segment up to this size is read whole without a thought.
 pub const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
+/// Searches whose answers are remembered.
+const RECENT: usize = 32;
+/// Batches up to this size may be remembered with an answer.
+const SMALL_FOUND_BYTES: usize = 64 << 10;
 /// Bytes that a sequential pass reads at once.
 pub const SCAN_BYTES: usize = 256 << 10;
 
@@ -48,6 +55,7 @@ pub struct Shared {
     pub transactions: Cache<(FileId, u64), SegmentTransactions>,
     /// The checkpoint files of the data directory.
     pub checkpoints: Checkpoints,
+    pub(super) recent: Recent,
 }
 
 /// An index file as it was at one time.
@@ -62,6 +70,7 @@ impl Shared {
             extents: Cache::new(16 << 20),
             transactions: Cache::new(8 << 20),
             checkpoints: Checkpoints::new(Arc::clone(&disk), directory),
+            recent: Recent::default(),
             disk,
             options,
         }
@@ -137,8 +146,14 @@ pub struct LogState {
     /// Time of the newest change of a segment file: seconds and nanoseconds since 1970.
     pub modified: (i64, u32),
     /// Names of all files in the directory.
-    pub names: Vec<std::ffi::OsString>,
+    pub names: Vec<OsString>,
+    /// Different for each state of any log.
+    pub number: u64,
 }
+
+/// Gives each state its number.
+static STATES: AtomicU64 = AtomicU64::new(0);
+
 
 /// Bytes at the end of the log that hold no batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,8 +307,14 @@ impl Log {
     ) -> Result<Arc<Mutex<Extents>>> {
         let key = (segment.log.file.id, format);
         let shared = &*self.shared;
+        let stored = || Stored::of(segment, &self.name, format, &shared.options);
         let known = shared.extents.get(&key).unwrap_or_else(|| {
-            Arc::new(Mutex::new(Extents::empty(segment.base_offset)))
+            let kept = stored().and_then(|stored| stored.load());
+            let extents = kept.unwrap_or_else(|| Extents::empty(segment.base_offset));
+            let weight = extents.weight();
+            let extents = Arc::new(Mutex::new(extents));
+            shared.extents.put(key, Arc::clone(&extents), weight);
+            extents
         });
         let mut extents = lock_or_give_up(&known, interrupted)?;
         if extents.end.position.get() > segment.valid_bytes {
@@ -309,6 +330,11 @@ impl Log {
             }
             shared.extents.put(key, Arc::clone(&known), extents.weight());
             counted?;
+            if extents.cover(segment.valid_bytes, Offset::MAX)
+                && let Some(stored) = stored()
+            {
+                stored.save(&extents);
+            }
         }
         drop(extents);
         Ok(known)
@@ -369,7 +395,38 @@ impl Filter {
     }
 }
 
+/// A few answers to the last searches, each valid for the state in which it was found.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    slots: Mutex<[Option<(u64, Offset, Found)>; RECENT]>,
+}
+
+impl Recent {
+    pub(super) fn get(&self, state: &LogState, offset: Offset) -> Option<Found> {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seen, known, found) = slots[Recent::slot(offset)].as_ref()?;
+        (*seen == state.number && *known == offset).then(|| found.clone())
+    }
+
+    pub(super) fn put(&self, state: &LogState, offset: Offset, found: &Found) {
+        // A large batch is not kept from the memory budget.
+        if matches!(found, Found::Record(record, ..) if record.batch.bytes.len() <= SMALL_FOUND_BYTES) {
+            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots[Recent::slot(offset)] = Some((state.number, offset, found.clone()));
+        }
+    }
+
+    fn slot(offset: Offset) -> usize {
+        usize::try_from(offset.get()).unwrap_or(0) % RECENT
+    }
+}
+
 impl LogState {
+    /// A number that no state had before.
+    pub(super) fn next_number() -> u64 {
+        STATES.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The segment that answers for `offset`, by its number: the one with the greatest base offset
     /// not above it.
     pub fn segment_of(&self, offset: Offset) -> Option<usize> {

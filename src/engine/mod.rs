@@ -15,6 +15,7 @@ pub mod damage;
 pub mod data_dir;
 pub mod disk;
 pub mod extent;
+pub mod extent_store;
 pub mod find;
 pub mod load;
 pub mod log;
