@@ -1,7 +1,7 @@
 //! What is wrong with the bytes of a log, as opposed to bytes that merely stop (contract 6.1).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Error;
@@ -73,11 +73,32 @@ pub struct Findings {
 impl Findings {
     /// Notes a stretch; the first time it is said in the log.
     pub fn note(&self, stretch: &Stretch) {
-        let key = (stretch.path.clone(), stretch.start);
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        if met.insert(key, stretch.clone()).is_none() {
-            log::warn!("{}", stretch.error());
+        let within = |inner: &Stretch, outer: &Stretch| {
+            inner.path == outer.path && outer.start <= inner.start && inner.end <= outer.end
+        };
+        if met.values().any(|known| within(stretch, known)) {
+            return;
         }
+        met.retain(|_, known| !within(known, stretch));
+        met.insert((stretch.path.clone(), stretch.start), stretch.clone());
+        log::warn!("{}", stretch.error());
+    }
+
+    /// The stretch of this file in which the record at `offset` is known to be lost.
+    pub fn lost(&self, path: &Path, offset: Offset) -> Option<Stretch> {
+        let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = (path.to_path_buf(), Position::START);
+        let of_file = met.range(from..).take_while(|((file, _), _)| file == path);
+        of_file.map(|(_, stretch)| stretch).find(|stretch| stretch.holds(offset)).cloned()
+    }
+
+    /// Forgets what was said of files for which `stays` does not hold any more.
+    pub fn retain(&self, stays: impl Fn(&Path) -> bool) {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        met.retain(|(path, _), _| stays(path));
+        let mut odd = self.odd.lock().unwrap_or_else(PoisonError::into_inner);
+        odd.retain(|(path, _), _| stays(path));
     }
 
     /// Notes a batch that is served although it is odd.

@@ -39,11 +39,20 @@ pub struct Listing {
     /// The directory itself.
     pub facts: Facts,
     /// Live partitions by directory name, in no order.
-    pub partitions: HashMap<OsString, TopicPartition>,
+    pub partitions: HashMap<OsString, Partition>,
     /// Names of `-delete`, `-stray` and `-future` directories, sorted.
     pub other: Vec<OsString>,
     /// What was skipped, with the reason, sorted.
     pub skipped: Vec<(OsString, String)>,
+}
+
+/// A live partition.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    /// Topic and number.
+    pub name: TopicPartition,
+    /// Its directory; elsewhere when the name is a link that is followed.
+    pub path: PathBuf,
 }
 
 impl DataDir {
@@ -126,8 +135,8 @@ impl DataDir {
             let oldest = oldest.0.clone();
             logs.open.remove(&oldest);
         }
-        let path = self.path.join(name);
-        let log = Arc::new(Log::new(partition.clone(), path, Arc::clone(&self.shared)));
+        let Partition { name: partition, path } = partition.clone();
+        let log = Arc::new(Log::new(partition, path, Arc::clone(&self.shared)));
         logs.open.insert(name.to_owned(), (Arc::clone(&log), now));
         Ok(Some(log))
     }
@@ -166,8 +175,17 @@ impl DataDir {
                 let reason = "a symbolic link (-o follow_symlinks follows it)".to_owned();
                 listing.skipped.push((name, reason));
             }
-            (Kind::Directory | Kind::Link, Ok((partition, DirectoryKind::Live))) => {
-                listing.partitions.insert(name, partition);
+            (Kind::Directory, Ok((partition, DirectoryKind::Live))) => {
+                let path = self.path.join(&name);
+                listing.partitions.insert(name, Partition { name: partition, path });
+            }
+            (Kind::Link, Ok((partition, DirectoryKind::Live))) => {
+                match disk.resolve(&self.path.join(&name)) {
+                    Ok(path) => {
+                        listing.partitions.insert(name, Partition { name: partition, path });
+                    }
+                    Err(e) => listing.skipped.push((name, e.to_string())),
+                }
             }
             (Kind::Directory | Kind::Link, Ok(_)) => listing.other.push(name),
             (Kind::Directory | Kind::Link, Err(reason)) => listing.skipped.push((name, reason)),

@@ -7,19 +7,23 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result};
+use crate::sys;
 use crate::units::Position;
 
 /// Access to files, in the few ways that the engine needs.
 pub trait Disk: Send + Sync + fmt::Debug {
     /// The names in a directory, in no order.
     fn list(&self, directory: &Path) -> Result<Vec<OsString>>;
+
+    /// Where a name leads, all links followed.
+    fn resolve(&self, path: &Path) -> Result<PathBuf>;
 
     /// What the name itself is, links not followed.
     fn facts(&self, path: &Path) -> Result<Facts>;
@@ -116,9 +120,9 @@ impl RealDisk {
             return Ok(open);
         }
         drop(cache);
-        let opened = open_read_only(&file.path).map_err(Error::io("open", &file.path))?;
+        let opened = sys::open_untouched(&file.path).map_err(Error::io("open", &file.path))?;
         let facts = opened.metadata().map_err(Error::io("stat", &file.path))?;
-        if Facts::of(&facts).id != file.id {
+        if !facts.is_file() || Facts::of(&facts).id != file.id {
             let gone = io::Error::new(ErrorKind::NotFound, "another file has taken its place");
             return Err(Error::io("open", &file.path)(gone));
         }
@@ -131,10 +135,12 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn list(&self, directory: &Path) -> Result<Vec<OsString>> {
-        let entries = std::fs::read_dir(directory).map_err(Error::io("list", directory))?;
-        entries
-            .map(|entry| entry.map(|e| e.file_name()).map_err(Error::io("list", directory)))
-            .collect()
+        let entries = sys::list_directory(directory).map_err(Error::io("list", directory))?;
+        Ok(entries.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn resolve(&self, path: &Path) -> Result<PathBuf> {
+        path.canonicalize().map_err(Error::io("follow", path))
     }
 
     fn facts(&self, path: &Path) -> Result<Facts> {
@@ -161,21 +167,6 @@ impl Disk for RealDisk {
         }
         Ok(filled)
     }
-}
-
-/// Opens a regular file for reading. `O_NONBLOCK` so that a FIFO of that name cannot stop us;
-/// `O_NOATIME` is refused to all but the owner (open(2)), who then does without.
-fn open_read_only(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let open = |flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
-    let file = match open(flags | libc::O_NOATIME) {
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => open(flags)?,
-        other => other?,
-    };
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
-    }
-    Ok(file)
 }
 
 /// Open files, least recently used ones given up first.

@@ -42,18 +42,46 @@ impl Log {
         Ok(found)
     }
 
+    /// Would [`Self::find`] read little? Where it would, it has been done, and the answer is kept.
+    pub fn is_quick(&self, offset: Offset) -> bool {
+        if !self.is_open() {
+            return false;
+        }
+        let Ok(state) = self.state() else { return true };
+        if self.shared.recent.get(&state, offset).is_some() || offset >= state.log_end {
+            return true;
+        }
+        let Some(number) = state.segment_of(offset) else { return true };
+        let segment = &state.segments[number];
+        if segment.valid_bytes <= SMALL_SEGMENT_BYTES
+            || self.findings().lost(segment.log.path(), offset).is_some()
+        {
+            return true;
+        }
+        let Ok(filter) = self.filter(&state) else { return false };
+        let mut window = Window::new(FIND_BYTES);
+        let found = self.anchor_in(&mut window, segment, offset).and_then(|anchor| {
+            self.find_quickly(&mut window, segment, offset, anchor, &filter)
+        });
+        if let Ok(Some(found)) = &found
+            && found.is_at(offset)
+        {
+            self.shared.recent.put(&state, offset, found);
+        }
+        matches!(found, Ok(Some(_)))
+    }
+
     fn search(&self, state: &LogState, offset: Offset) -> Result<Found> {
         if offset < state.log_start || offset >= self.visible_end(state)? {
             return Ok(Found::Nothing);
         }
         let Some(number) = state.segment_of(offset) else { return Ok(Found::Nothing) };
-        let found = self.find_in_segment(&state.segments[number], offset, &self.filter(state)?)?;
-        Ok(match found {
-            Found::Record(record, ..) if record.record().is_none_or(|r| r.offset != offset) => {
-                Found::Nothing
-            }
-            other => other,
-        })
+        let segment = &state.segments[number];
+        if let Some(stretch) = self.findings().lost(segment.log.path(), offset) {
+            return Ok(Found::Damaged(stretch));
+        }
+        let found = self.find_in_segment(segment, offset, &self.filter(state)?)?;
+        Ok(if found.is_at(offset) { found } else { Found::Nothing })
     }
 
     /// The first data record at or behind `offset`, damage included: what may lie in it counts.

@@ -177,6 +177,17 @@ pub enum Found {
     Nothing,
 }
 
+impl Found {
+    /// Is this the record at `offset`, or damage?
+    pub(super) fn is_at(&self, offset: Offset) -> bool {
+        match self {
+            Found::Record(found, ..) => found.record().is_some_and(|record| record.offset == offset),
+            Found::Damaged(_) => true,
+            Found::Nothing => false,
+        }
+    }
+}
+
 impl Log {
     /// The log in `path`. Nothing is read before something is asked.
     pub fn new(name: TopicPartition, path: PathBuf, shared: Arc<Shared>) -> Log {
@@ -215,7 +226,10 @@ impl Log {
         let now = Instant::now();
         let new = match old {
             Some(old) => match load::refresh(&self.shared, &self.name, &self.path, &old)? {
-                Some(new) => Arc::new(new),
+                Some(new) => {
+                    self.findings.retain(|path| new.still_has(&old, path));
+                    Arc::new(new)
+                }
                 None => old,
             },
             None => Arc::new(load::load(&self.shared, &self.name, &self.path)?),
@@ -234,15 +248,6 @@ impl Log {
         let path = self.path.join("partition.metadata");
         let bytes = read_small(&*self.shared.disk, &path, 4096).ok()?;
         parse_partition_metadata(&bytes).ok().map(|id| id.0)
-    }
-
-    /// Would the search for `offset` read little? It does where the log is open and has an index.
-    pub fn is_quick(&self, offset: Offset) -> bool {
-        let Ok(state) = self.state() else { return true };
-        let Some(number) = state.segment_of(offset) else { return true };
-        let segment = &state.segments[number];
-        segment.valid_bytes <= SMALL_SEGMENT_BYTES
-            || segment.index.as_ref().is_some_and(|index| index.bytes() > 0)
     }
 
     /// The first offset that is not shown: the log end, or with `read_committed` the last stable
@@ -425,6 +430,15 @@ impl LogState {
     /// A number that no state had before.
     pub(super) fn next_number() -> u64 {
         STATES.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Is the file at `path` the same one as before, and not shorter?
+    fn still_has(&self, old: &LogState, path: &Path) -> bool {
+        let file = |state: &LogState| {
+            let found = state.segments.iter().find(|segment| segment.log.path() == path);
+            found.map(|segment| segment.log.facts)
+        };
+        file(old).zip(file(self)).is_some_and(|(a, b)| a.id == b.id && a.bytes <= b.bytes)
     }
 
     /// The segment that answers for `offset`, by its number: the one with the greatest base offset

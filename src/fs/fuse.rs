@@ -1,7 +1,7 @@
 //! The edge to the kernel: unpacks a request, asks the tree, sends the answer. No decisions but one:
 //! what may take long is done on the pool, so that the thread which takes requests never waits.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::fs::caller;
 use crate::fs::errno::Errno;
 use crate::fs::pool::Pool;
 use crate::fs::session::NotifierSlot;
-use crate::fs::tree::{Answer, Attributes, Opened, Tree};
+use crate::fs::tree::{Answer, Attributes, DirectoryEntry, Opened, Tree};
 use crate::sys;
 
 /// Threads for what may take long; two can scan while the others wait for a disk.
@@ -302,17 +302,21 @@ fn open_flags(opened: &Opened) -> FopenFlags {
 /// The entries behind `cookie`, as many as fit. A cookie counts entries, `.` and `..` first.
 fn answer_listing(
     inode: INodeNo,
-    entries: &[crate::fs::tree::DirectoryEntry],
+    entries: &[DirectoryEntry],
     cookie: u64,
     mut reply: ReplyDirectory,
 ) {
-    let dots = [".", ".."].map(|name| (inode, true, OsString::from(name)));
-    let all = dots.into_iter().chain(
-        entries.iter().map(|entry| (INodeNo(entry.number), entry.directory, entry.name.clone())),
-    );
-    let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
-    for (number, (inode, directory, name)) in all.enumerate().skip(skip) {
-        if reply.add(inode, number as u64 + 1, kind(directory), name) {
+    const DOTS: [&str; 2] = [".", ".."];
+    let given = usize::try_from(cookie).unwrap_or(usize::MAX);
+    for (i, name) in DOTS.iter().enumerate().skip(given) {
+        if reply.add(inode, i as u64 + 1, FileType::Directory, name) {
+            return reply.ok();
+        }
+    }
+    let skip = given.saturating_sub(DOTS.len());
+    for (i, entry) in entries.iter().enumerate().skip(skip) {
+        let cookie = (i + DOTS.len()) as u64 + 1;
+        if reply.add(INodeNo(entry.number), cookie, kind(entry.directory), &entry.name) {
             break;
         }
     }
