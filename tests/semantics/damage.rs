@@ -1,0 +1,368 @@
+//! 6.1, 6.3: the bytes stop, the bytes are wrong, and what is said about it.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use serde_json::Value;
+
+use crate::needs_fuse;
+use crate::support::got::{Got, error_of};
+use crate::support::kafkalog::{
+    Codec, Partition, batches, flipped, hundred, partition, patched, plain, sized_layout,
+};
+use crate::support::mount::{Mount, v, v_lines};
+use crate::support::{EIO, ENOENT, bytes, out, sh, show, show_with};
+
+const LOG: &str = "00000000000000000000.log";
+
+/// The default layout with one bit of each of these batches flipped, in its last record's value.
+fn flipped_in(which: &[usize]) -> Partition {
+    hundred().with_log(|mut log| {
+        let places = batches(&log);
+        for place in which.iter().map(|n| places[*n].clone()) {
+            let batch = flipped(log[place.clone()].to_vec(), place.len() - 2);
+            log[place].copy_from_slice(&batch);
+        }
+        log
+    })
+}
+
+/// Segment, position, bytes of a torn tail or of one stretch of damage.
+fn place(found: &Value) -> (String, u64, u64) {
+    let number = |name: &str| found[name].as_u64().unwrap_or_else(|| panic!("{name} in {found}"));
+    (found["segment"].as_str().unwrap().to_string(), number("position"), number("bytes"))
+}
+
+fn long(n: usize) -> u64 {
+    n as u64
+}
+
+/// 6.1: "*The bytes stop* is normal: whatever follows the last valid batch, when no believable
+/// batch comes after it (torn, zeroed, half-written, junk), is a torn tail, and the log ends before
+/// it."
+/// 6.3: "`torn_tail` (`segment`, a file name; `position`; `bytes`; or null)"
+#[test]
+fn a_torn_tail_is_no_damage() {
+    needs_fuse!();
+    let last = plain(90..100).build();
+    let tails: [Vec<u8>; 9] = [
+        last[..1].to_vec(),
+        last[..11].to_vec(),
+        last[..17].to_vec(),
+        last[..61].to_vec(),
+        last[..last.len() - 1].to_vec(),
+        vec![0; 100_000],
+        [&last[..80], &[0; 5000][..]].concat(),
+        b"J".repeat(77),
+        flipped(last.clone(), 70),
+    ];
+    for tail in tails {
+        let part = sized_layout(90, 10, 1000).add_bytes(&tail);
+        let whole = long(part.segments[0].log.len() - tail.len());
+        let mount = show(part);
+        let shown = mount.t0();
+        let about = format!("{} bytes: {}", tail.len(), tail[..tail.len().min(40)].escape_ascii());
+        let want = [v(80..90), vec![ENOENT.into(); 11]].concat();
+        assert_eq!(shown.records(80..101), want, "{about}");
+        assert_eq!(shown.by_offset("85.."), v_lines(85..90), "{about}");
+        assert_eq!(shown.number("log-end-offset"), 90, "{about}");
+        let report = shown.report();
+        let found = place(&report["torn_tail"]);
+        assert_eq!(found, (LOG.to_string(), whole, long(tail.len())), "{about}");
+        assert_eq!((&report["damage"], &report["log_end"]), (&Value::Array(vec![]), &90.into()));
+    }
+}
+
+/// 6.1: "At the end of a closed segment it is a torn tail of that segment when the next one begins
+/// at the expected offset, and ranges step over it."
+#[test]
+fn a_closed_segment_may_have_a_torn_tail() {
+    needs_fuse!();
+    let part = sized_layout(50, 10, 1000).add_bytes([0; 300]).roll(50).add(&plain(50..60));
+    let mount = show(part);
+    assert_eq!(mount.t0().by_offset("0.."), v_lines(0..60));
+    assert_eq!(mount.t0().report()["damage"], Value::Array(vec![]));
+}
+
+/// 6.1: "*The bytes are wrong* is damage: EIO for the records inside the damaged batch only"
+/// 6.1: "A damaged record has its name, size 0, and its `open` is EIO."
+#[test]
+fn a_wrong_bit_costs_one_batch() {
+    needs_fuse!();
+    let part = flipped_in(&[4]);
+    let places = batches(&part.segments[0].log);
+    let mount = show(part);
+    let shown = mount.t0();
+    let want = [v(0..40), vec![EIO.into(); 10], v(50..100), vec![ENOENT.into()]].concat();
+    assert_eq!(shown.records(0..101), want);
+    assert_eq!(error_of(File::open(shown.path("by-offset/45"))), "EIO");
+    assert_eq!(shown.metadata("by-offset/45").size(), 0);
+    assert_eq!(shown.listed(), (0..100).collect::<Vec<_>>());
+    let damage = &shown.report()["damage"];
+    let found = damage.as_array().unwrap();
+    assert_eq!(found.len(), 1, "{damage}");
+    let bytes = long(places[4].len());
+    assert_eq!(place(&found[0]), (LOG.to_string(), long(places[4].start), bytes));
+    assert_eq!((&found[0]["first_offset"], &found[0]["last_offset"]), (&40.into(), &49.into()));
+    assert!(found[0]["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{damage}");
+}
+
+/// 6.1: "In a range one unreadable byte stands for each stretch of damage: reading it is EIO, so no
+/// tool ends quietly, the size is exact, and what follows is read by position (`tail -c +N`, `dd
+/// bs=1 conv=noerror`)"
+#[test]
+fn one_unreadable_byte_stands_for_damage() {
+    needs_fuse!();
+    for (damaged, before, after) in [(&[4][..], 0..40, 50..100), (&[4, 5, 6], 0..40, 70..100)] {
+        let mount = show(flipped_in(damaged));
+        let path = mount.t0().path("by-offset/0..");
+        let before = v_lines(before).bytes();
+        let after = v_lines(after).bytes();
+        let hole = long(before.len());
+        let file = File::open(&path).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), hole + 1 + long(after.len()));
+        let at = |position: u64, size: usize| -> Got {
+            let mut piece = vec![0; size];
+            let read = file.read_at(&mut piece, position);
+            crate::support::got::of(read.map(|size| piece[..size].to_vec()))
+        };
+        assert_eq!(at(0, before.len()), bytes(before.clone()));
+        assert_eq!(at(hole, 1), EIO);
+        assert_eq!(at(hole + 1, after.len()), bytes(after.clone()));
+        let tail = sh("tail -c +$2 \"$1\"", &[path.as_os_str(), (hole + 2).to_string().as_ref()]);
+        assert_eq!(tail.stdout, after);
+        let dd = sh("dd conv=noerror bs=1 status=none < \"$1\"", &[&path]);
+        assert_eq!(dd.stdout, [before.clone(), after].concat());
+        let cat = sh("cat \"$1\"", &[&path]);
+        assert!(!cat.status.success() && before.starts_with(&cat.stdout));
+        assert!(!sh("cp \"$1\" /dev/null", &[&path]).status.success());
+    }
+}
+
+/// 6.1: "a mapped page or a page-aligned read that contains the byte fails whole, never reads as
+/// zeros"
+#[test]
+fn a_page_with_damage_fails_whole() {
+    needs_fuse!();
+    let mount = show(flipped_in(&[4]));
+    let path = mount.t0().path("by-offset/0..");
+    let file = File::open(&path).unwrap();
+    assert_eq!(error_of(file.read_at(&mut vec![0; 4096], 0)), "EIO");
+    if crate::support::has_tool("python3") {
+        let program = "import mmap, sys
+m = mmap.mmap(open(sys.argv[1], 'rb').fileno(), 0, prot=mmap.PROT_READ)
+sys.stdout.buffer.write(m[:])";
+        let done = sh("python3 -c \"$1\" \"$2\"", &[program.as_ref(), path.as_os_str()]);
+        assert!(!done.status.success() && done.stdout.is_empty(), "{}", out(&done));
+    }
+}
+
+/// 6.1: "`-o damage=skip` leaves damaged batches out of ranges instead (their records stay EIO)."
+#[test]
+fn damage_can_be_left_out() {
+    needs_fuse!();
+    let mount = show_with(flipped_in(&[4]), &["damage=skip"]);
+    let shown = mount.t0();
+    let all = [v_lines(0..40).bytes(), v_lines(50..100).bytes()].concat();
+    assert_eq!(shown.metadata("by-offset/0..").size(), long(all.len()));
+    assert_eq!(shown.by_offset("0.."), bytes(all));
+    assert_eq!(
+        shown.records([39, 40, 49, 50]),
+        [bytes("v39"), EIO.into(), EIO.into(), bytes("v50")]
+    );
+}
+
+/// 6.1: "(where a length is broken: from the expected offset up to the next valid batch)"
+/// 6.1: "everything before and after is readable"
+#[test]
+fn a_broken_length_costs_up_to_the_next_batch() {
+    needs_fuse!();
+    for length in [0_i32, -1, 13, 60, 200, 100_000, i32::MAX] {
+        let part = hundred().with_log(|mut log| {
+            let at = batches(&log)[3].start;
+            log[at + 8..at + 12].copy_from_slice(&length.to_be_bytes());
+            log
+        });
+        let mount = show(part);
+        let want = [v(0..30), vec![EIO.into(); 10], v(40..100), vec![ENOENT.into()]].concat();
+        assert_eq!(mount.t0().records(0..101), want, "length {length}");
+    }
+}
+
+/// 6.1: "What Kafka's CRC does not cover (base offset, length, epoch, magic) is checked against the
+/// neighbours; a wrong epoch alone is reported and the records are served."
+#[test]
+fn what_the_crc_does_not_cover_is_checked() {
+    needs_fuse!();
+    let with = |offset: usize, field: &[u8]| {
+        hundred().with_log(|mut log| {
+            let at = batches(&log)[3].start + offset;
+            log[at..at + field.len()].copy_from_slice(field);
+            log
+        })
+    };
+    for base in [5_i64, 1_000_000, -1, i64::MAX] {
+        let mount = show(with(0, &base.to_be_bytes()));
+        let shown = mount.t0();
+        assert_eq!(shown.records(0..30), v(0..30), "base offset {base}");
+        assert_eq!(shown.records(40..100), v(40..100), "base offset {base}");
+        for (n, got) in (30..40).zip(shown.records(30..40)) {
+            assert!(got == EIO || got == bytes(format!("v{n}")), "{n} of base {base}: {got:?}");
+        }
+        assert_eq!(shown.by_offset(base), if base == 5 { bytes("v5") } else { ENOENT.into() });
+    }
+    let mount = show(with(16, &[9]));
+    assert_eq!(mount.t0().records(30..40), vec![Got::from(EIO); 10], "magic 9");
+    assert_eq!(mount.t0().records(40..100), v(40..100));
+    let mount = show(with(12, &77_i32.to_be_bytes()));
+    assert_eq!(mount.t0().records(0..100), v(0..100), "a wrong epoch");
+}
+
+/// 6.1: "reading it is EIO, so no tool ends quietly"
+/// 6.4: "No input crashes, hangs or bloats the daemon"
+///
+/// Every byte of a small log of all codecs is flipped in turn: a record may be right, or EIO, or
+/// gone with a report that says so. It is never another one's bytes.
+#[test]
+fn no_flipped_byte_gives_wrong_data() {
+    needs_fuse!();
+    let codecs = [Codec::None, Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd, Codec::None];
+    let mut part = partition();
+    for (n, codec) in (0..).zip(codecs) {
+        part = part.add(&plain(3 * n..3 * n + 3).codec(codec));
+    }
+    let log = part.segments[0].log.clone();
+    let home = crate::support::scratch();
+    let mut partitions = Vec::new();
+    for at in 0..log.len() {
+        let mut damaged = part.clone().named(&format!("flip-{at}"));
+        damaged.active().log[at] ^= if at % 2 == 0 { 0x01 } else { 0x80 };
+        partitions.push(damaged);
+    }
+    let source = crate::support::kafkalog::data_dir(home.path().join("source"), &partitions);
+    let mut mount = crate::support::mount(&source).start();
+    let mut wrong = Vec::new();
+    for at in 0..log.len() {
+        wrong.extend(wrong_answers(&mount, at));
+        assert!(mount.runs(), "the daemon died of byte {at}: {}", mount.stderr());
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(40)].join("\n")
+    );
+}
+
+fn wrong_answers(mount: &Mount, at: usize) -> Vec<String> {
+    let shown = mount.partition(&format!("flip-{at}"));
+    let mut wrong = Vec::new();
+    let mut gone = 0;
+    for offset in 0..18 {
+        match shown.by_offset(offset) {
+            got if got == bytes(format!("v{offset}")) || got == EIO => {}
+            got if got == ENOENT => gone += 1,
+            got => wrong.push(format!("byte {at}, record {offset}: {got:?}")),
+        }
+    }
+    for offset in 18..21 {
+        if shown.by_offset(offset) != ENOENT {
+            wrong.push(format!("byte {at}: record {offset} was never written"));
+        }
+    }
+    let report = shown.report();
+    let silent = report["torn_tail"].is_null() && report["damage"] == Value::Array(vec![]);
+    if gone > 0 && silent {
+        wrong.push(format!("byte {at}: {gone} records are gone, and the report is silent"));
+    }
+    if let Got::Bytes(all) = shown.by_offset("0..") {
+        let lines = String::from_utf8_lossy(&all).into_owned();
+        let mut expected = (0..18).map(|n| format!("v{n}"));
+        let in_order = lines.lines().all(|line| expected.any(|value| value == line));
+        if !in_order {
+            wrong.push(format!("byte {at}: the range reads {lines:?}"));
+        }
+    }
+    wrong
+}
+
+/// 6.4: "every length and count is checked before memory is taken"
+#[test]
+fn lying_lengths_inside_a_valid_batch_are_survived() {
+    needs_fuse!();
+    let batch = plain(10..20).build();
+    let huge = [0xfe, 0xff, 0xff, 0xff, 0x0f];
+    let lies = [
+        patched(batch.clone(), 57, &i32::MAX.to_be_bytes()),
+        patched(batch.clone(), 57, &(-1_i32).to_be_bytes()),
+        patched(batch.clone(), 57, &0_i32.to_be_bytes()),
+        patched(batch.clone(), 57, &11_i32.to_be_bytes()),
+        patched(batch.clone(), 23, &i32::MAX.to_be_bytes()),
+        patched(batch.clone(), 23, &(-5_i32).to_be_bytes()),
+        patched(batch.clone(), 61, &huge),
+        patched(batch.clone(), 62, &huge),
+        patched(batch.clone(), 65, &huge),
+        patched(batch.clone(), 27, &i64::MAX.to_be_bytes()),
+    ];
+    for (n, lie) in lies.into_iter().enumerate() {
+        let part = partition().add(&plain(0..10)).add_bytes(lie).add_bytes(plain(20..30).build());
+        let mut mount = show(part);
+        let shown = mount.t0();
+        assert_eq!(shown.records(0..10), v(0..10), "lie {n}");
+        for (offset, got) in (10..20).zip(shown.records(10..20)) {
+            let fine = got == EIO || got == ENOENT || got == bytes(format!("v{offset}"));
+            assert!(fine, "lie {n}, record {offset}: {got:?}");
+        }
+        shown.by_offset("0..");
+        shown.by_offset("0...jsonl");
+        shown.names("by-time");
+        assert!(mount.runs(), "lie {n}");
+    }
+}
+
+/// 6.3: "`missing` (a list of `first_offset`, `last_offset`, and `why`: `damage`, `segment` (lost),
+/// or `hole` (perhaps compacted))"
+#[test]
+fn what_is_missing_is_named() {
+    needs_fuse!();
+    let mount = show(partition().add(&plain(0..10)).roll(20).add(&plain(20..30)));
+    assert_eq!(
+        mount.t0().by_offset("0.."),
+        crate::support::lines((0..10).chain(20..30).map(|n| format!("v{n}")))
+    );
+    let report = mount.t0().report();
+    let missing = report["missing"].as_array().unwrap();
+    assert_eq!(missing.len(), 1, "{report}");
+    assert_eq!((&missing[0]["first_offset"], &missing[0]["last_offset"]), (&10.into(), &19.into()));
+    let why = missing[0]["why"].as_str().unwrap();
+    assert!(["segment", "hole"].contains(&why), "{report}");
+}
+
+/// 6.3: "`log_start`, `log_end`, `torn_tail`"
+#[test]
+fn a_sound_partition_reports_nothing_wrong() {
+    needs_fuse!();
+    let mount = show(hundred());
+    let report = mount.t0().report();
+    assert_eq!((&report["log_start"], &report["log_end"]), (&0.into(), &100.into()));
+    assert_eq!(report["torn_tail"], Value::Null);
+    assert_eq!(report["damage"], Value::Array(vec![]));
+    for field in ["missing", "indexes", "timestamps", "leftovers", "shadowed"] {
+        assert!(report.get(field).is_some(), "{field} in {report}");
+    }
+}
+
+/// 6.3: "state of each index"
+#[test]
+fn wrong_indexes_are_reported() {
+    needs_fuse!();
+    let mount = show(hundred());
+    let fine = mount.t0().report()["indexes"].to_string();
+    let mut part = hundred();
+    part.active().index.clear();
+    part.active().timeindex.clear();
+    let padded = part.extra("00000000000000000000.index", [0; 10_240]);
+    let mount = show(padded);
+    assert_eq!(mount.t0().by_offset("0.."), v_lines(0..100));
+    assert_ne!(mount.t0().report()["indexes"].to_string(), fine);
+}
