@@ -13,8 +13,8 @@ use std::process::Output;
 use support::mount::Mount;
 use support::{fixture, has_tool, mount, required, scratch, sh, told};
 
-/// `$1` is the file; output and exit code must be those of an ordinary file (`$2`). The first word is
-/// the tool that is needed.
+/// `$1` is the file; output and exit code must be those of an ordinary file (`$2`). The first word
+/// is the tool that is needed.
 const COMMANDS: [&str; 73] = [
     "stat -c %s \"$1\"",
     "wc \"$1\" | awk '{print $1, $2, $3}'",
