@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 # program:package
 tools="fusermount3:fuse3 getfattr:attr setfattr:attr jq:jq rsync:rsync rg:ripgrep less:less perl:perl
-  zstd:zstd xz:xz-utils xxd:xxd file:file rev:bsdextrautils more:util-linux python3:python3 kcat:kcat"
+  zstd:zstd xz:xz-utils xxd:xxd file:file rev:bsdextrautils python3:python3 kcat:kcat"
 packages=
 for tool in $tools; do
   command -v "${tool%:*}" >/dev/null || packages="$packages ${tool#*:}"
