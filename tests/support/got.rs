@@ -117,5 +117,5 @@ fn name(error: &io::Error) -> String {
     known
         .iter()
         .find(|(errno, _)| Some(errno.raw_os_error()) == number)
-        .map_or_else(|| format!("error {number:?}: {error}"), |(_, name)| (*name).into())
+        .map_or_else(|| format!("errno {number:?}"), |(_, name)| (*name).into())
 }

@@ -128,14 +128,15 @@ pub fn required(variable: &str) -> bool {
 
 /// Ends aloud, or panics when `OFFSETFS_REQUIRE_KAFKA=1`, where there is no JVM with Kafka's jars.
 pub fn require_kafka() -> bool {
-    let there = std::env::var_os("KAFKA_LIBS").is_some_and(|jars| Path::new(&jars).is_dir());
+    let there =
+        std::env::var_os("OFFSETFS_KAFKA_LIBS").is_some_and(|jars| Path::new(&jars).is_dir());
     let there = there && has_tool("java");
     assert!(
         there || !required("OFFSETFS_REQUIRE_KAFKA"),
-        "no java, or KAFKA_LIBS names no directory"
+        "no java, or OFFSETFS_KAFKA_LIBS names no directory"
     );
     if !there {
-        eprintln!("skipped: no java, or KAFKA_LIBS names no directory");
+        eprintln!("skipped: no java, or OFFSETFS_KAFKA_LIBS names no directory");
     }
     there
 }
