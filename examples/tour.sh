@@ -38,7 +38,7 @@ tidy_up() {
   cd /
   if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then kill "$daemon" || true; wait "$daemon" || true; fi
   if [ -n "$at" ]; then
-    if mountpoint -q "$at"; then fusermount3 -uz "$at" || umount -l "$at" || true; fi
+    if grep -qF " $at " /proc/self/mountinfo; then fusermount3 -uz "$at" || umount -l "$at" || true; fi
     [ -s "$at.log" ] && [ "${done:-}" != yes ] && cat "$at.log" >&2
     rm -f "$at.log"; rmdir "$at" 2>/dev/null || true
   fi

@@ -320,6 +320,20 @@ fn lying_lengths_inside_a_valid_batch_are_survived() {
     }
 }
 
+/// 5.3: "An index is a hint"
+/// 6.1: "*The bytes stop* is normal"
+#[test]
+fn a_log_may_be_shorter_than_its_index() {
+    needs_fuse!();
+    let part = hundred().with_log(|mut log| {
+        log.truncate(batches(&log)[5].start);
+        log
+    });
+    let mount = show(part);
+    assert_eq!(mount.t0().records(0..101), [v(0..50), vec![ENOENT.into(); 51]].concat());
+    assert_eq!(mount.t0().by_offset("45.."), v_lines(45..50));
+}
+
 /// 6.3: "`missing` (a list of `first_offset`, `last_offset`, and `why`: `damage`, `segment` (lost),
 /// or `hole` (perhaps compacted))"
 #[test]

@@ -144,6 +144,31 @@ fn everything_works_with_and_without_a_cache() {
     }
 }
 
+/// 1.2: "beside a running broker"
+#[test]
+fn a_broker_may_hold_the_lock() {
+    needs_fuse!();
+    crate::needs_tool!("python3");
+    let home = scratch();
+    let source = data_dir(home.path().join("source"), &[hundred()]);
+    let lock = "import fcntl, sys\nf = open(sys.argv[1], 'a')\nfcntl.lockf(f, fcntl.LOCK_EX)
+print('locked', flush=True)\nsys.stdin.read()";
+    let mut broker = std::process::Command::new("python3")
+        .args(["-c", lock])
+        .arg(source.join(".lock"))
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 6];
+    broker.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    let mut mount = mount(&source).start();
+    assert_eq!(mount.t0().records(0..100), v(0..100));
+    mount.stop(Signal::TERM);
+    drop(broker.stdin.take());
+    assert!(broker.wait().unwrap().success());
+}
+
 /// 1.4: "Refused, with the reason, before anything is mounted: SOURCE missing, a file, or not a
 /// data directory"
 #[test]
