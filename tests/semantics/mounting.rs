@@ -278,8 +278,9 @@ fn umount_works_on_the_living_and_the_dead() {
     let mut living = show(hundred());
     let done = umount(living.path());
     assert_eq!(code(&done), 0, "{}", told(&done));
-    assert!(!living.runs() && !is_mounted(living.path()));
-    assert!(living.wait().success());
+    let ended = Instant::now();
+    assert!(living.wait().success() && !is_mounted(living.path()));
+    assert!(ended.elapsed() < Duration::from_millis(500), "umount waits for the daemon's end");
     let mut dead = show(hundred());
     dead.kill();
     let done = umount(dead.path());
