@@ -149,7 +149,7 @@ fn all_differences(commands: &[&str], home: &Path, pairs: &[Pair]) -> Vec<String
         } else {
             let needed = REQUIRED.contains(&tool) && required("OFFSETFS_REQUIRE_FUSE");
             assert!(!needed, "{tool} is not installed");
-            eprintln!("skipped: {tool} is not installed: {command}");
+            support::skipped(&format!("{tool} is not installed: {command}"));
         }
     }
     found
@@ -237,7 +237,7 @@ fn a_whole_tree_is_searched_and_archived() {
         ("cat", "cat */by-offset/0.. | wc -c"),
     ] {
         if !has_tool(tool) {
-            eprintln!("skipped: {tool} is not installed: {command}");
+            support::skipped(&format!("{tool} is not installed: {command}"));
             continue;
         }
         let script = format!("set -o pipefail; cd \"$1\" && {command}");

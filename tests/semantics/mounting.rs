@@ -98,7 +98,7 @@ fn access_times_stay() {
 fn a_read_only_medium_can_be_mounted() {
     needs_fuse!();
     if !is_root() {
-        eprintln!("skipped: only root can make a read-only mount");
+        crate::support::skipped("only root can make a read-only mount");
         return;
     }
     let home = scratch();
@@ -108,7 +108,7 @@ fn a_read_only_medium_can_be_mounted() {
     let bind = "mount --bind \"$1/source\" \"$1/medium\" && mount -o remount,bind,ro \"$1/medium\"";
     let done = sh(bind, &[home.path()]);
     if code(&done) != 0 {
-        eprintln!("skipped: no bind mounts here: {}", err(&done));
+        crate::support::skipped(&format!("no bind mounts here: {}", err(&done)));
         return;
     }
     let _medium = BindMount(source.clone());
@@ -388,10 +388,10 @@ fn linked_partitions_are_followed_on_request() {
 fn a_plain_user_can_mount() {
     needs_fuse!();
     let home = scratch();
-    let usable = "[ \"$(id -u)\" = 0 ] && command -v fusermount3 runuser >/dev/null &&
-        runuser -u nobody -- test -r /dev/fuse -a -w /dev/fuse";
+    let usable = "[ \"$(id -u)\" = 0 ] && command -v fusermount3 >/dev/null &&
+        command -v runuser >/dev/null && runuser -u nobody -- test -r /dev/fuse -a -w /dev/fuse";
     if code(&sh::<&str>(usable, &[])) != 0 {
-        eprintln!("skipped: needs root, runuser, and a /dev/fuse that every user may open");
+        crate::support::skipped("needs root, runuser, and a /dev/fuse that every user may open");
         return;
     }
     let script = "set -e; chmod 755 \"$2\"; cp \"$1\" \"$2/offsetfs\"; cp -r \"$3\" \"$2/source\"

@@ -523,7 +523,7 @@ fn names_are_split_at_the_last_dash() {
 fn owners_are_those_of_source() {
     needs_fuse!();
     if !crate::support::is_root() {
-        eprintln!("skipped: only root can give files away");
+        crate::support::skipped("only root can give files away");
         return;
     }
     let home = scratch();

@@ -34,7 +34,7 @@ fn every_change_is_refused() {
         "setfattr -n user.x -v y t-0/by-offset/5",
     ] {
         if !has_tool(change.split(' ').next().unwrap()) {
-            eprintln!("skipped: {change}");
+            crate::support::skipped(change);
             continue;
         }
         let done = sh(&format!("cd \"$1\" && {change}"), &[mount.path()]);

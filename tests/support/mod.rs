@@ -106,6 +106,13 @@ pub fn err(done: &Output) -> String {
     String::from_utf8_lossy(&done.stderr).into_owned()
 }
 
+/// Says why a test, or a part of it, does nothing: past the capture of the test's output.
+pub fn skipped(why: &str) {
+    use std::io::Write;
+    // Where stderr is closed nobody listens.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
 /// Is this program installed?
 pub fn has_tool(tool: &str) -> bool {
     sh("command -v -- \"$1\"", &[tool]).status.success()
@@ -116,7 +123,7 @@ pub fn require_tool(tool: &str) -> bool {
     let found = has_tool(tool);
     assert!(found || !required("OFFSETFS_REQUIRE_FUSE"), "{tool} is not installed");
     if !found {
-        eprintln!("skipped: {tool} is not installed");
+        skipped(&format!("{tool} is not installed"));
     }
     found
 }
@@ -136,7 +143,7 @@ pub fn require_kafka() -> bool {
         "no java, or OFFSETFS_KAFKA_LIBS names no directory"
     );
     if !there {
-        eprintln!("skipped: no java, or OFFSETFS_KAFKA_LIBS names no directory");
+        skipped("no java, or OFFSETFS_KAFKA_LIBS names no directory");
     }
     there
 }

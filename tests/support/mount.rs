@@ -22,7 +22,7 @@ pub fn require_fuse() -> bool {
     let usable = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
     assert!(usable || !required("OFFSETFS_REQUIRE_FUSE"), "/dev/fuse cannot be opened");
     if !usable {
-        eprintln!("skipped: /dev/fuse cannot be opened");
+        super::skipped("/dev/fuse cannot be opened");
     }
     usable
 }
