@@ -62,7 +62,11 @@ fn check_records(set: &str) {
             assert_eq!(state.log_end, end, "{set}/{name}");
         }
         if ["clean", "exact", "open-txn"].contains(&set) {
-            assert_eq!(Some(state.high_watermark), offset(&facts["high_watermark"]), "{set}/{name}");
+            assert_eq!(
+                Some(state.high_watermark),
+                offset(&facts["high_watermark"]),
+                "{set}/{name}"
+            );
         }
         for raw in 0..end.get() + 3 {
             let at = Offset::new(raw).unwrap();
@@ -70,8 +74,16 @@ fn check_records(set: &str) {
             match (log.find(state, at).unwrap(), wanted) {
                 (Found::Record(found, ..), Some(wanted)) => {
                     let record = found.record().unwrap();
-                    assert_eq!(record.value.map(<[u8]>::to_vec), bytes(&wanted["value"]), "{name} {at}");
-                    assert_eq!(record.key.map(<[u8]>::to_vec), bytes(&wanted["key"]), "{name} {at}");
+                    assert_eq!(
+                        record.value.map(<[u8]>::to_vec),
+                        bytes(&wanted["value"]),
+                        "{name} {at}"
+                    );
+                    assert_eq!(
+                        record.key.map(<[u8]>::to_vec),
+                        bytes(&wanted["key"]),
+                        "{name} {at}"
+                    );
                     let time = record.timestamp.map_or(-1, Timestamp::millis);
                     assert_eq!(time, wanted["ts"].as_i64().unwrap(), "{name} {at}");
                 }

@@ -80,16 +80,20 @@ fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "offsetfs: {message}");
 }
 
+/// fuser warns of each kind of request that is left to its default answer.
+const USUAL_LOG: &str = "warn,fuser=error";
+
 /// Warnings and errors go to stderr; `OFFSETFS_LOG` (or `RUST_LOG`) asks for more or less.
 fn start_logging() {
     let own = std::env::var_os("OFFSETFS_LOG").is_some();
     let filter = if own { "OFFSETFS_LOG" } else { "RUST_LOG" };
-    let started = env_logger::Builder::from_env(env_logger::Env::new().filter_or(filter, "warn"))
-        .format(|line, record| {
-            let level = record.level().as_str().to_ascii_lowercase();
-            writeln!(line, "offsetfs: {level}: {}", record.args())
-        })
-        .try_init();
+    let started =
+        env_logger::Builder::from_env(env_logger::Env::new().filter_or(filter, USUAL_LOG))
+            .format(|line, record| {
+                let level = record.level().as_str().to_ascii_lowercase();
+                writeln!(line, "offsetfs: {level}: {}", record.args())
+            })
+            .try_init();
     // Fails only when it was started before, which is as good.
     drop(started);
 }

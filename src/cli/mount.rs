@@ -88,7 +88,8 @@ fn cache_dir(source: &Path, typed: Option<PathBuf>) -> Result<Option<PathBuf>> {
 
 /// `$XDG_CACHE_HOME/offsetfs`, or `~/.cache/offsetfs` (XDG Base Directory Specification).
 fn usual_cache_dir() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(caches.join("offsetfs"))
 }

@@ -216,7 +216,7 @@ impl Batches {
     ) -> Result<Vec<u8>, FormatError> {
         let mut bytes = Vec::new();
         let (codec, magic) = (header.codec, header.magic);
-        match codec::decompress(codec, magic, payload, &mut bytes, SMALL_BYTES) {
+        match codec::decompress(codec, magic, payload, &mut bytes, self.small_bytes()) {
             Err(FormatError::TooLarge { .. }) => {}
             done => return done.map(|()| bytes),
         }
@@ -230,6 +230,11 @@ impl Batches {
         let mut bytes = Vec::with_capacity(expanded);
         codec::decompress(codec, magic, payload, &mut bytes, expanded)?;
         Ok(bytes)
+    }
+
+    /// What may be expanded without counting first.
+    fn small_bytes(&self) -> usize {
+        SMALL_BYTES.min(self.most)
     }
 
     fn keep(&self, segment: &Segment, position: Position, batch: &Arc<Batch>) {
@@ -407,7 +412,8 @@ impl Unpacker {
             let payload = payload(header, raw).map_err(damaged)?;
             self.scratch.clear();
             let (codec, magic) = (header.codec, header.magic);
-            match codec::decompress(codec, magic, payload, &mut self.scratch, SMALL_BYTES) {
+            let most = batches.small_bytes();
+            match codec::decompress(codec, magic, payload, &mut self.scratch, most) {
                 Ok(()) => {
                     self.source = Source::Scratch;
                     return Ok(());

@@ -128,7 +128,8 @@ impl Extents {
                 Item::Batch(header, position) => {
                     self.mark(position, spacing);
                     self.largest_batch = self.largest_batch.max(header.bytes);
-                    match count(scanner, batches, &mut unpacker, &header, position, measure, shows) {
+                    match count(scanner, batches, &mut unpacker, &header, position, measure, shows)
+                    {
                         Ok((bytes, records)) => {
                             self.end.bytes += bytes;
                             self.end.records += records;

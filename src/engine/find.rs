@@ -60,9 +60,9 @@ impl Log {
         }
         let Ok(filter) = self.filter(&state) else { return false };
         let mut window = Window::new(FIND_BYTES);
-        let found = self.anchor_in(&mut window, segment, offset).and_then(|anchor| {
-            self.find_quickly(&mut window, segment, offset, anchor, &filter)
-        });
+        let found = self
+            .anchor_in(&mut window, segment, offset)
+            .and_then(|anchor| self.find_quickly(&mut window, segment, offset, anchor, &filter));
         if let Ok(Some(found)) = &found
             && found.is_at(offset)
         {
@@ -101,12 +101,18 @@ impl Log {
                 break;
             }
             let anchor = self.anchor(segment, from)?;
-            let found = self.scan_for(segment, anchor, interrupted, &|header, batch| {
-                if header.last_offset < from || header.control || !filter.shows(header) {
-                    return Ok(None);
-                }
-                batch()?.find(from).map_err(|e| damaged(header, &e))
-            }, &|stretch| stretch.end_offset > from)?;
+            let found = self.scan_for(
+                segment,
+                anchor,
+                interrupted,
+                &|header, batch| {
+                    if header.last_offset < from || header.control || !filter.shows(header) {
+                        return Ok(None);
+                    }
+                    batch()?.find(from).map_err(|e| damaged(header, &e))
+                },
+                &|stretch| stretch.end_offset > from,
+            )?;
             match found {
                 Found::Nothing => {}
                 Found::Record(record, ..) if record.record().is_none_or(|r| r.offset >= end) => {
@@ -131,16 +137,23 @@ impl Log {
         for segment in state.segments.get(first..).unwrap_or_default() {
             let Some(anchor) = self.time_anchor(segment, time)? else { continue };
             let from = state.log_start;
-            let found = self.scan_for(segment, anchor, interrupted, &|header, batch| {
-                let late = header.max_timestamp.is_none_or(|most| most >= time);
-                if !late || header.last_offset < from || header.control || !filter.shows(header) {
-                    return Ok(None);
-                }
-                let wanted = |record: &crate::format::record::Record<'_>| {
-                    record.offset >= from && record.timestamp.is_some_and(|at| at >= time)
-                };
-                batch()?.find_where(wanted).map_err(|e| damaged(header, &e))
-            }, &|stretch| stretch.end_offset > from)?;
+            let found = self.scan_for(
+                segment,
+                anchor,
+                interrupted,
+                &|header, batch| {
+                    let late = header.max_timestamp.is_none_or(|most| most >= time);
+                    if !late || header.last_offset < from || header.control || !filter.shows(header)
+                    {
+                        return Ok(None);
+                    }
+                    let wanted = |record: &crate::format::record::Record<'_>| {
+                        record.offset >= from && record.timestamp.is_some_and(|at| at >= time)
+                    };
+                    batch()?.find_where(wanted).map_err(|e| damaged(header, &e))
+                },
+                &|stretch| stretch.end_offset > from,
+            )?;
             match found {
                 Found::Nothing => {}
                 Found::Record(record, ..) if record.record().is_none_or(|r| r.offset >= end) => {
@@ -168,11 +181,13 @@ impl Log {
             }
             let mut section_end = Position::new(segment.valid_bytes);
             for start in self.sections_from_the_end(segment)? {
-                let counted = self.count_section(segment, start, section_end, interrupted, |header| {
-                    !header.control && header.base_offset < end && filter.shows(header)
-                })?;
+                let counted =
+                    self.count_section(segment, start, section_end, interrupted, |header| {
+                        !header.control && header.base_offset < end && filter.shows(header)
+                    })?;
                 for (header, position) in counted.into_iter().rev() {
-                    let offsets = self.offsets_in(segment, &header, position, state.log_start, end)?;
+                    let offsets =
+                        self.offsets_in(segment, &header, position, state.log_start, end)?;
                     match offsets.len().checked_sub(usize::try_from(left).unwrap_or(usize::MAX)) {
                         Some(skip) if left > 0 => return Ok(offsets.get(skip)),
                         _ => left -= offsets.len() as u64,
@@ -197,19 +212,25 @@ impl Log {
         if let Some(found) = self.find_quickly(&mut window, segment, offset, anchor, filter)? {
             return Ok(found);
         }
-        self.scan_for(segment, anchor, None, &|header, batch| {
-            if header.last_offset < offset {
-                return Ok(None);
-            }
-            if header.base_offset > offset && !header.is_legacy_wrapper() {
-                return Err(Stop::Nothing);
-            }
-            if header.control || !filter.shows(header) {
-                return Err(Stop::Nothing);
-            }
-            let found = batch()?.find(offset).map_err(|e| damaged(header, &e))?;
-            found.map(Some).ok_or(Stop::Nothing)
-        }, &|stretch| stretch.holds(offset))
+        self.scan_for(
+            segment,
+            anchor,
+            None,
+            &|header, batch| {
+                if header.last_offset < offset {
+                    return Ok(None);
+                }
+                if header.base_offset > offset && !header.is_legacy_wrapper() {
+                    return Err(Stop::Nothing);
+                }
+                if header.control || !filter.shows(header) {
+                    return Err(Stop::Nothing);
+                }
+                let found = batch()?.find(offset).map_err(|e| damaged(header, &e))?;
+                found.map(Some).ok_or(Stop::Nothing)
+            },
+            &|stretch| stretch.holds(offset),
+        )
     }
 
     /// Walks headers from the anchor; `None` as soon as anything is not as it should be.
@@ -309,7 +330,8 @@ impl Log {
         let header = promised(&*self.shared.disk, window, segment, entry.position, entry.offset)?;
         Ok(header.map_or(start, |header| {
             // The offsets of a legacy wrapper reach down to an unknown one.
-            let expected = if header.is_legacy_wrapper() { start.expected } else { header.base_offset };
+            let expected =
+                if header.is_legacy_wrapper() { start.expected } else { header.base_offset };
             Anchor { position: entry.position, expected }
         }))
     }
@@ -353,7 +375,10 @@ impl Log {
         segment: &Arc<Segment>,
         anchor: Anchor,
         interrupted: Option<&Interrupted>,
-        pick: &dyn Fn(&BatchHeader, &dyn Fn() -> Result<Arc<Batch>, Stop>) -> Result<Option<FoundRecord>, Stop>,
+        pick: &dyn Fn(
+            &BatchHeader,
+            &dyn Fn() -> Result<Arc<Batch>, Stop>,
+        ) -> Result<Option<FoundRecord>, Stop>,
         stops: &dyn Fn(&Stretch) -> bool,
     ) -> Result<Found> {
         let mut scanner = self.shared.long_scanner(segment, interrupted);
@@ -436,7 +461,9 @@ impl Log {
         let mut counted = Vec::new();
         while scanner.position() < end {
             match scanner.next()? {
-                Item::Batch(header, position) if counts(&header) => counted.push((header, position)),
+                Item::Batch(header, position) if counts(&header) => {
+                    counted.push((header, position))
+                }
                 Item::Batch(..) => {}
                 Item::Damage(stretch) => self.findings().note(&stretch),
                 Item::End { .. } => break,

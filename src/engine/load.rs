@@ -100,12 +100,7 @@ pub fn refresh(
 }
 
 /// Reads what the active segment got since it was looked at.
-fn follow(
-    shared: &Shared,
-    active: &mut Arc<Segment>,
-    log_end: Offset,
-    now: Facts,
-) -> Result<End> {
+fn follow(shared: &Shared, active: &mut Arc<Segment>, log_end: Offset, now: Facts) -> Result<End> {
     let from = Position::new(active.valid_bytes);
     let grown = Arc::make_mut(active);
     grown.log.facts = now;

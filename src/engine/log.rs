@@ -154,7 +154,6 @@ pub struct LogState {
 /// Gives each state its number.
 static STATES: AtomicU64 = AtomicU64::new(0);
 
-
 /// Bytes at the end of the log that hold no batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
@@ -181,7 +180,9 @@ impl Found {
     /// Is this the record at `offset`, or damage?
     pub(super) fn is_at(&self, offset: Offset) -> bool {
         match self {
-            Found::Record(found, ..) => found.record().is_some_and(|record| record.offset == offset),
+            Found::Record(found, ..) => {
+                found.record().is_some_and(|record| record.offset == offset)
+            }
             Found::Damaged(_) => true,
             Found::Nothing => false,
         }
@@ -415,7 +416,8 @@ impl Recent {
 
     pub(super) fn put(&self, state: &LogState, offset: Offset, found: &Found) {
         // A large batch is not kept from the memory budget.
-        if matches!(found, Found::Record(record, ..) if record.batch.bytes.len() <= SMALL_FOUND_BYTES) {
+        if matches!(found, Found::Record(record, ..) if record.batch.bytes.len() <= SMALL_FOUND_BYTES)
+        {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots[Recent::slot(offset)] = Some((state.number, offset, found.clone()));
         }

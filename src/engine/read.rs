@@ -111,7 +111,8 @@ impl Reading {
     pub fn replace_segments(&mut self, segments: Vec<Arc<Segment>>, filter: Filter) {
         self.segments = segments;
         self.filter = filter;
-        if let (Some(scanner), Some(segment)) = (&mut self.scanner, self.segments.get(self.number)) {
+        if let (Some(scanner), Some(segment)) = (&mut self.scanner, self.segments.get(self.number))
+        {
             scanner.grow(segment);
         }
     }

@@ -90,7 +90,12 @@ enum Verdict {
 
 impl Scanner {
     /// A reading from the start of the segment.
-    pub fn new(disk: Arc<dyn Disk>, segment: Arc<Segment>, chunk: usize, max_batch: u64) -> Scanner {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        segment: Arc<Segment>,
+        chunk: usize,
+        max_batch: u64,
+    ) -> Scanner {
         let expected = segment.base_offset;
         Scanner {
             disk,
@@ -205,7 +210,8 @@ impl Scanner {
             let most = self.max_batch_bytes;
             return Ok(Verdict::Bad(format!("a batch of {} bytes, allowed {most}", header.bytes)));
         }
-        let first = if header.is_legacy_wrapper() { header.last_offset } else { header.base_offset };
+        let first =
+            if header.is_legacy_wrapper() { header.last_offset } else { header.base_offset };
         if first < self.expected {
             let reason = format!("base offset {first} below the expected {}", self.expected);
             return Ok(Verdict::Bad(reason));
@@ -452,7 +458,13 @@ impl EpochWatch {
         self.change(segment, header, position, epoch);
     }
 
-    fn change(&mut self, segment: &Segment, header: &BatchHeader, at: Position, epoch: LeaderEpoch) {
+    fn change(
+        &mut self,
+        segment: &Segment,
+        header: &BatchHeader,
+        at: Position,
+        epoch: LeaderEpoch,
+    ) {
         let described = |reason: String| Oddity {
             path: segment.log.path().to_path_buf(),
             position: at,

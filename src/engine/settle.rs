@@ -71,7 +71,8 @@ fn set_swaps_in_place(
         if file.state != SegmentFileState::Live {
             settled.leftovers.push(file.to_string());
         }
-        if is_finished(file) && file.kind == SegmentFileKind::Log
+        if is_finished(file)
+            && file.kind == SegmentFileKind::Log
             && let Some(log) = look(disk, path)?
         {
             let end = next_offset(alone(file.base_offset, log))?;

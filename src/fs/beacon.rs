@@ -5,10 +5,11 @@
 //! went. No file is left behind. Anyone may take such a name first, so only a listener that belongs
 //! to the owner of the mount counts.
 
+use std::io::ErrorKind::AddrInUse;
 use std::io::{self, Read};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::fs::mount_table::MountEntry;
 use crate::sys::{self, Peer};
@@ -18,12 +19,24 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Says that this process serves the connection `minor`, from now to its end.
 pub fn light(minor: &str) {
-    match address(minor).and_then(|address| UnixListener::bind_addr(&address)) {
-        // Closing is left to the end of the process: that is what the others wait for.
-        Ok(listener) => std::mem::forget(listener),
-        Err(refusal) => log::warn!("umount will not wait for this daemon: {refusal}"),
+    let began = Instant::now();
+    loop {
+        match address(minor).and_then(|address| UnixListener::bind_addr(&address)) {
+            // Closing is left to the end of the process: that is what the others wait for.
+            Ok(listener) => return std::mem::forget(listener),
+            // The kernel gives a number out again before the daemon that had it has quite ended.
+            Err(taken) if taken.kind() == AddrInUse && began.elapsed() < HANDOVER => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(refusal) => {
+                return log::warn!("umount will not wait for this daemon: {refusal}");
+            }
+        }
     }
 }
+
+/// How long the daemon that had a number before may take to end.
+const HANDOVER: Duration = Duration::from_millis(500);
 
 /// A living daemon, seen from another process.
 #[derive(Debug)]

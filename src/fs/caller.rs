@@ -21,7 +21,8 @@ pub fn interrupted(thread: u32) -> Interrupted {
             return false;
         }
         looked.store(now, Ordering::Relaxed);
-        std::fs::read_to_string(format!("/proc/{thread}/status")).is_ok_and(|text| is_pending(&text))
+        std::fs::read_to_string(format!("/proc/{thread}/status"))
+            .is_ok_and(|text| is_pending(&text))
     })
 }
 
@@ -41,7 +42,9 @@ mod tests {
     #[test]
     fn a_signal_counts_unless_it_is_blocked_or_ignored() {
         let status = |pending, blocked, ignored| {
-            format!("Name:\tx\nSigPnd:\t{pending}\nShdPnd:\t0000000000000000\nSigBlk:\t{blocked}\nSigIgn:\t{ignored}\n")
+            format!(
+                "Name:\tx\nSigPnd:\t{pending}\nShdPnd:\t0000000000000000\nSigBlk:\t{blocked}\nSigIgn:\t{ignored}\n"
+            )
         };
         assert!(is_pending(&status("0000000000000002", "0000000000000000", "0000000000000000")));
         assert!(!is_pending(&status("0000000000000002", "0000000000000002", "0000000000000000")));

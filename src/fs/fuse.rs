@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fuser::{
     AccessFlags, Errno as FuserErrno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags,
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen,
+    ReplyStatfs, ReplyXattr, Request,
 };
 
 use crate::fs::caller;
@@ -110,7 +111,9 @@ impl Filesystem for Fuse {
             Ok(opened) => {
                 // Only when no other handle is open: someone who waits for our answer to a read
                 // holds the page that this would fill.
-                if let (true, Some(content), Some(notifier)) = (first, &opened.content, notifier.get()) {
+                if let (true, Some(content), Some(notifier)) =
+                    (first, &opened.content, notifier.get())
+                {
                     // Without it the kernel reads as usual.
                     let _ = notifier.store(inode, 0, content);
                 }
@@ -187,11 +190,9 @@ impl Filesystem for Fuse {
         reply: ReplyDirectory,
     ) {
         let caller = caller::interrupted(request.pid());
-        self.run(false, move |tree| {
-            match tree.list(inode.0, handle.0, cookie == 0, &caller) {
-                Ok(entries) => answer_listing(inode, &entries, cookie, reply),
-                Err(errno) => reply.error(errno.into()),
-            }
+        self.run(false, move |tree| match tree.list(inode.0, handle.0, cookie == 0, &caller) {
+            Ok(entries) => answer_listing(inode, &entries, cookie, reply),
+            Err(errno) => reply.error(errno.into()),
         });
     }
 
@@ -251,6 +252,21 @@ impl Filesystem for Fuse {
             });
             answer_sized(names.map(Iterator::collect), size, reply);
         });
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        // Tools ask whether a file is a terminal.
+        reply.error(FuserErrno::ENOTTY);
     }
 
     fn access(&self, _: &Request, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {

@@ -96,7 +96,9 @@ impl Node {
         match self {
             Node::Root | Node::Other | Node::OtherDirectory(_) | Node::Partition(_) => true,
             Node::View(_, view) => view.is_directory(),
-            Node::OtherFile(..) | Node::SegmentFile(..) | Node::Record(..) | Node::Range(..) => false,
+            Node::OtherFile(..) | Node::SegmentFile(..) | Node::Record(..) | Node::Range(..) => {
+                false
+            }
         }
     }
 
@@ -299,7 +301,11 @@ mod tests {
             }
             for format in Format::ALL {
                 for end in [None, Some(offset)] {
-                    assert!(seen.insert(table.lend(Node::Range(name, offset, end, format), &names, 0)));
+                    assert!(seen.insert(table.lend(
+                        Node::Range(name, offset, end, format),
+                        &names,
+                        0
+                    )));
                 }
             }
         }

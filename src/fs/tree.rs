@@ -177,16 +177,16 @@ impl Tree {
     /// Would a lookup answer without reading much?
     pub fn is_quick_lookup(&self, parent: u64, name: &OsStr) -> bool {
         match self.nodes.get(parent) {
-            Some(Node::View(partition, View::ByOffset)) => self.quick_log(partition).is_some_and(|log| {
-                match parse_offset_name(name.as_encoded_bytes()) {
-                    Some(OffsetName::Record(offset, _)) => log.is_quick(offset),
-                    Some(OffsetName::Range { .. }) | None => true,
-                    Some(OffsetName::Last(..)) => false,
-                }
-            }),
-            Some(Node::View(_, View::ByTime)) => {
-                parse_time_name(name.as_encoded_bytes()).is_none()
+            Some(Node::View(partition, View::ByOffset)) => {
+                self.quick_log(partition).is_some_and(|log| {
+                    match parse_offset_name(name.as_encoded_bytes()) {
+                        Some(OffsetName::Record(offset, _)) => log.is_quick(offset),
+                        Some(OffsetName::Range { .. }) | None => true,
+                        Some(OffsetName::Last(..)) => false,
+                    }
+                })
             }
+            Some(Node::View(_, View::ByTime)) => parse_time_name(name.as_encoded_bytes()).is_none(),
             Some(Node::Partition(partition)) => {
                 self.quick_log(partition).is_some() && name != View::Report.name()
             }
@@ -250,7 +250,8 @@ impl Tree {
                 let direct = file.is_damaged();
                 let log = self.log(partition)?;
                 let settled = file.is_settled(&*log.state()?);
-                let handle = self.add_handle(Handle::Content(Arc::clone(&content), Mutex::default()));
+                let handle =
+                    self.add_handle(Handle::Content(Arc::clone(&content), Mutex::default()));
                 Ok(Opened { handle, keep_cache: settled && !direct, direct, content: None })
             }
             Node::View(..) if !node.is_directory() => {
@@ -305,7 +306,9 @@ impl Tree {
                 };
                 let record = found.record().ok_or(Errno::IO)?;
                 match part {
-                    Part::Value => copy_part(record.value.unwrap_or_default(), position, wanted, out),
+                    Part::Value => {
+                        copy_part(record.value.unwrap_or_default(), position, wanted, out)
+                    }
                     Part::Key => copy_part(record.key.unwrap_or_default(), position, wanted, out),
                     Part::Json => {
                         let json = record::bytes(&log, &state, &found, *part)?.unwrap_or_default();
@@ -371,7 +374,9 @@ impl Tree {
         let state = log.state()?;
         match log.find(&state, offset)? {
             Found::Record(found, ..) => Ok(record::extended_attributes(&log, &state, &found)?),
-            Found::Damaged(_) => Ok(vec![(b"user.offset".to_vec(), offset.to_string().into_bytes())]),
+            Found::Damaged(_) => {
+                Ok(vec![(b"user.offset".to_vec(), offset.to_string().into_bytes())])
+            }
             Found::Nothing => Err(Errno::NOT_FOUND),
         }
     }
@@ -468,7 +473,12 @@ impl Tree {
         Ok(range(partition, &state, start, end, format))
     }
 
-    fn resolve_times(&self, partition: NameId, name: TimeName, caller: &Interrupted) -> Answer<Node> {
+    fn resolve_times(
+        &self,
+        partition: NameId,
+        name: TimeName,
+        caller: &Interrupted,
+    ) -> Answer<Node> {
         let log = self.log(partition)?;
         let state = log.state()?;
         let offset = |time: Timestamp| -> Answer<Option<Offset>> {
@@ -504,9 +514,14 @@ impl Tree {
         let Node::Range(partition, ..) = node else { return None };
         match self.content(node) {
             Ok(content) => match &*content {
-                Content::Range(file) if !file.is_quick() => Some(self.log(partition).and_then(|log| {
-                    Ok(Attributes { valid: Duration::ZERO, ..range_attributes(&*log.state()?, 0) })
-                })),
+                Content::Range(file) if !file.is_quick() => {
+                    Some(self.log(partition).and_then(|log| {
+                        Ok(Attributes {
+                            valid: Duration::ZERO,
+                            ..range_attributes(&*log.state()?, 0)
+                        })
+                    }))
+                }
                 Content::Range(_) | Content::Text(..) => None,
             },
             Err(e) => Some(Err(e)),
@@ -544,7 +559,9 @@ impl Tree {
                 let attributes = range_attributes(&state, text.len() as u64);
                 Ok(Attributes { block_bytes: BLOCK_BYTES, valid: Duration::ZERO, ..attributes })
             }
-            Node::Record(partition, offset, part) => self.record_attributes(partition, offset, part),
+            Node::Record(partition, offset, part) => {
+                self.record_attributes(partition, offset, part)
+            }
             Node::Range(partition, ..) => {
                 let content = self.content(node)?;
                 let Content::Range(file) = &*content else { return Err(Errno::STALE) };
@@ -554,7 +571,12 @@ impl Tree {
         }
     }
 
-    fn record_attributes(&self, partition: NameId, offset: Offset, part: Part) -> Answer<Attributes> {
+    fn record_attributes(
+        &self,
+        partition: NameId,
+        offset: Offset,
+        part: Part,
+    ) -> Answer<Attributes> {
         let log = self.log(partition)?;
         let state = log.state()?;
         let attributes = match log.find(&state, offset)? {
@@ -568,7 +590,8 @@ impl Tree {
                 Attributes { bytes, modified, mode, ..range_attributes(&state, bytes) }
             }
         };
-        let valid = if state.is_settled(offset) && part != Part::Json { SETTLED } else { Duration::ZERO };
+        let valid =
+            if state.is_settled(offset) && part != Part::Json { SETTLED } else { Duration::ZERO };
         Ok(Attributes { block_bytes: BLOCK_BYTES, valid, ..attributes })
     }
 
@@ -609,7 +632,9 @@ impl Tree {
             Node::Range(partition, start, end, format) => {
                 Content::Range(RangeFile::new(self.log(partition)?, start, end, format))
             }
-            Node::View(partition, view) => Content::Text(self.text(partition, view)?, Instant::now()),
+            Node::View(partition, view) => {
+                Content::Text(self.text(partition, view)?, Instant::now())
+            }
             _ => return Err(Errno::STALE),
         });
         let mut contents = self.lock_contents();
@@ -631,13 +656,12 @@ impl Tree {
             View::HighWatermark => number(state.high_watermark),
             View::LogEndOffset => number(state.log_end),
             View::LeaderEpochs => {
-                let lines = state.leader_epochs.iter().map(|e| format!("{} {}\n", e.epoch, e.start));
+                let lines =
+                    state.leader_epochs.iter().map(|e| format!("{} {}\n", e.epoch, e.start));
                 lines.collect::<String>().into_bytes()
             }
             View::Config => b"segment.bytes=1073741824\n".to_vec(),
-            View::Report => {
-                b"{}\n".to_vec()
-            }
+            View::Report => b"{}\n".to_vec(),
             View::ByOffset | View::ByTime | View::Segments => return Err(Errno::IS_A_DIRECTORY),
         })
     }
@@ -829,7 +853,8 @@ fn range_attributes(state: &LogState, bytes: u64) -> Attributes {
 /// A time of SOURCE.
 fn time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
-    let base = if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    let base =
+        if seconds < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     base.and_then(|base| base.checked_add(Duration::from_nanos(nanoseconds.into())))
         .unwrap_or(UNIX_EPOCH)
 }

@@ -166,6 +166,9 @@ impl RangeFile {
             return Ok(known);
         }
         let mut chain = Chain::clone(&known);
+        if self.end.is_some_and(|end| end <= self.start) {
+            return Ok(Arc::new(Chain { state: Some(state), pieces: Vec::new() }));
+        }
         let filter = self.log.filter(&state)?;
         let until = self.end.unwrap_or(Offset::MAX).min(self.log.visible_end(&state)?);
         let last = chain.pieces.pop();
@@ -205,9 +208,11 @@ impl RangeFile {
     ) -> Result<Piece> {
         let (place, format) = (self.place(), self.format);
         let extents = match format {
-            Format::Lines | Format::Nul => self.counted(segment, until, filter, interrupted, |_, r| {
-                r.value.map_or(0, <[u8]>::len) + 1
-            }),
+            Format::Lines | Format::Nul => {
+                self.counted(segment, until, filter, interrupted, |_, r| {
+                    r.value.map_or(0, <[u8]>::len) + 1
+                })
+            }
             Format::Tsv | Format::Jsonl | Format::Raw => {
                 self.counted(segment, until, filter, interrupted, |batch, record| {
                     render::rendered_bytes(format, &place, batch, record)

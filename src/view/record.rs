@@ -53,11 +53,7 @@ pub fn bytes(
 }
 
 /// The extended attributes of a record (contract 2.8).
-pub fn extended_attributes(
-    log: &Log,
-    state: &LogState,
-    found: &FoundRecord,
-) -> Result<Attributes> {
+pub fn extended_attributes(log: &Log, state: &LogState, found: &FoundRecord) -> Result<Attributes> {
     let Some(record) = found.record() else { return Ok(Vec::new()) };
     let header = &found.batch.header;
     let marks = marks(log, state, header, record.offset)?;
