@@ -16,6 +16,7 @@ use crate::engine::disk::{Disk, Facts, FileId, read_small};
 use crate::engine::extent::{Extents, Measure};
 use crate::engine::extent_store::Stored;
 use crate::engine::load;
+use crate::engine::metadata::ClusterMetadata;
 use crate::engine::options::{Isolation, ReadOptions};
 use crate::engine::scanner::{Interrupted, Scanner};
 use crate::engine::segment::{File, Segment};
@@ -56,6 +57,8 @@ pub struct Shared {
     /// The checkpoint files of the data directory.
     pub checkpoints: Checkpoints,
     pub(super) recent: Recent,
+    /// The metadata log of its cluster, where the data directory has it.
+    pub metadata: ClusterMetadata,
 }
 
 /// An index file as it was at one time.
@@ -71,6 +74,7 @@ impl Shared {
             transactions: Cache::new(8 << 20),
             checkpoints: Checkpoints::new(Arc::clone(&disk), directory),
             recent: Recent::default(),
+            metadata: ClusterMetadata::new(directory),
             disk,
             options,
         }

@@ -5,12 +5,13 @@
 //! (then nothing is shown); a reader never sees an offset whose bytes are not in the file.
 //!
 //! Reading needs no lock: a reader takes the [`log::LogState`] of the moment, which never changes.
-//! The locks there are (picture of a log, checkpoints, caches, descriptors, memory budget) are taken
-//! in that order and never held while a caller is waited for.
+//! The locks there are (cluster metadata, picture of a log, checkpoints, caches, descriptors, memory
+//! budget) are taken in that order and never held while a caller is waited for.
 
 pub mod batches;
 pub mod cache;
 pub mod checkpoints;
+pub mod config;
 pub mod damage;
 pub mod data_dir;
 pub mod disk;
@@ -19,6 +20,7 @@ pub mod extent_store;
 pub mod find;
 pub mod load;
 pub mod log;
+pub mod metadata;
 pub mod options;
 pub mod read;
 pub mod resync;
@@ -28,3 +30,6 @@ pub mod settle;
 pub mod source;
 pub mod transactions;
 pub mod window;
+
+#[cfg(test)]
+pub(crate) mod fixture;

@@ -150,6 +150,7 @@ pub mod checkpoint;
 pub mod codec;
 pub mod index;
 pub mod legacy;
+pub mod metadata;
 pub mod name;
 pub mod record;
 pub mod snapshot;
