@@ -28,6 +28,7 @@ pub mod name;
 pub mod range;
 pub mod record;
 pub mod render;
+pub mod report;
 pub mod time;
 
 /// The number that `text` spells, where it does so in the only valid way.
