@@ -8,17 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::engine::cache::Cache;
+use crate::engine::config::effective;
 use crate::engine::data_dir::DataDir;
 use crate::engine::disk::{DiskFile, Facts, Kind};
+use crate::engine::facts;
 use crate::engine::log::{Found, Log, LogState};
 use crate::engine::scanner::Interrupted;
 use crate::fs::errno::Errno;
 use crate::fs::node::{NameId, Names, Node, NodeTable, ROOT, View, hash_bytes};
 use crate::units::{Offset, Position, Timestamp};
+use crate::view::config;
 use crate::view::listing;
 use crate::view::name::{Format, OffsetName, Part, TimeName, parse_offset_name, parse_time_name};
 use crate::view::range::{RangeCursor, RangeFile, ReadEnd};
 use crate::view::record;
+use crate::view::report;
 use crate::view::time::format_time;
 
 /// A result of the filesystem.
@@ -660,8 +664,8 @@ impl Tree {
                     state.leader_epochs.iter().map(|e| format!("{} {}\n", e.epoch, e.start));
                 lines.collect::<String>().into_bytes()
             }
-            View::Config => b"segment.bytes=1073741824\n".to_vec(),
-            View::Report => b"{}\n".to_vec(),
+            View::Config => config::text(&effective(&log)),
+            View::Report => report::text(&facts::survey(&log, &state, now())?),
             View::ByOffset | View::ByTime | View::Segments => return Err(Errno::IS_A_DIRECTORY),
         })
     }
@@ -848,6 +852,11 @@ fn range_attributes(state: &LogState, bytes: u64) -> Attributes {
         valid: Duration::ZERO,
         ..directory(&state.directory)
     }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// A time of SOURCE.
