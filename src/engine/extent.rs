@@ -213,11 +213,10 @@ fn sum<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
     payload: &[u8],
     measure: &F,
 ) -> Result<(u64, u64), crate::format::FormatError> {
-    let mut cursor = Cursor::new(header, payload)?;
     let (mut bytes, mut records) = (0, 0);
-    while let Some(record) = cursor.next(header, payload) {
-        bytes += measure(header, &record?) as u64;
+    Cursor::new(header, payload)?.for_each(header, payload, |record| {
+        bytes += measure(header, record) as u64;
         records += 1;
-    }
+    })?;
     Ok((bytes, records))
 }

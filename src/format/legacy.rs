@@ -52,16 +52,17 @@ pub fn wrapped_value<'a>(
         .ok_or_else(|| FormatError::invalid("a wrapper without a value"))
 }
 
-/// The message at the start of `data` as a record, and its bytes, prefix included. `batch` is the
-/// header of the message itself, or of the wrapper that it was in.
+/// The message at the start of `data` as a record, and what follows it. `batch` is the header of
+/// the message itself, or of the wrapper that it was in.
+#[inline(never)]
 pub(super) fn read_message<'a>(
     batch: &BatchHeader,
     data: &'a [u8],
     shift: i64,
-) -> Option<(Record<'a>, usize)> {
+) -> Option<(Record<'a>, &'a [u8])> {
     let prefix = Prefix::parse(data).ok()?;
     let size = usize::try_from(prefix.bytes).ok()?;
-    let message = data.get(..size)?;
+    let (message, after) = data.split_at_checked(size)?;
     let own_timestamp = match prefix.magic {
         Magic::V1 => timestamp(field_i64(message, 18).ok()?),
         Magic::V0 | Magic::V2 => None,
@@ -80,7 +81,7 @@ pub(super) fn read_message<'a>(
         value,
         headers: Headers::default(),
     };
-    (rest.is_empty() && size >= LOG_OVERHEAD).then_some((record, size))
+    (rest.is_empty() && size >= LOG_OVERHEAD).then_some((record, after))
 }
 
 /// A 32-bit length (-1 is NULL), that many bytes, and what follows them.

@@ -1,38 +1,61 @@
 //! Zig-zag variable-length integers of magic 2 records (format page, "varint").
 
-/// A 32-bit varint at the start of `data`: its value and its length in bytes. `None` where the
-/// bytes end first or go on beyond five.
+/// The 32-bit varint at the start of `data`, and what follows it. `None` where the bytes end first
+/// or go on beyond five.
 #[inline]
-pub fn read_varint(data: &[u8]) -> Option<(i32, usize)> {
-    match *data {
-        [a, ..] if a < 0x80 => Some((zig_zag_32(u32::from(a)), 1)),
-        [a, b, ..] if b < 0x80 => Some((zig_zag_32(u32::from(a & 0x7f) | u32::from(b) << 7), 2)),
-        _ => {
-            let (raw, length) = read_groups(data, 5)?;
-            // Kafka drops what a fifth byte holds beyond 32 bits.
-            let low = u32::try_from(raw & u64::from(u32::MAX)).ok()?;
-            Some((zig_zag_32(low), length))
+pub fn read_varint(data: &[u8]) -> Option<(i32, &[u8])> {
+    let (raw, rest) = read_raw(data)?;
+    Some((zig_zag_32(raw), rest))
+}
+
+/// The same for a number that counts something: `None` in the pair is -1, which stands for NULL.
+/// Other negative numbers count nothing, and give `None`.
+#[inline]
+pub fn read_count(data: &[u8]) -> Option<(Option<usize>, &[u8])> {
+    let (raw, rest) = read_raw(data)?;
+    if raw & 1 == 0 {
+        return Some((Some(usize::try_from(raw >> 1).ok()?), rest));
+    }
+    (raw == 1).then_some((None, rest))
+}
+
+#[inline]
+fn read_raw(data: &[u8]) -> Option<(u32, &[u8])> {
+    match data {
+        [a, rest @ ..] if *a < 0x80 => Some((u32::from(*a), rest)),
+        [a, b, rest @ ..] if *b < 0x80 => Some((u32::from(a & 0x7f) | u32::from(*b) << 7, rest)),
+        _ => read_long_raw(data),
+    }
+}
+
+/// The 64-bit varint at the start of `data`, and what follows it. `None` where the bytes end first
+/// or go on beyond ten.
+#[inline]
+pub fn read_varlong(data: &[u8]) -> Option<(i64, &[u8])> {
+    match data {
+        [a, rest @ ..] if *a < 0x80 => Some((zig_zag_64(u64::from(*a)), rest)),
+        [a, b, rest @ ..] if *b < 0x80 => {
+            Some((zig_zag_64(u64::from(a & 0x7f) | u64::from(*b) << 7), rest))
         }
+        _ => read_groups(data, 10).map(|(raw, rest)| (zig_zag_64(raw), rest)),
     }
 }
 
-/// A 64-bit varint at the start of `data`: its value and its length in bytes. `None` where the
-/// bytes end first or go on beyond ten.
-#[inline]
-pub fn read_varlong(data: &[u8]) -> Option<(i64, usize)> {
-    match *data {
-        [a, ..] if a < 0x80 => Some((zig_zag_64(u64::from(a)), 1)),
-        [a, b, ..] if b < 0x80 => Some((zig_zag_64(u64::from(a & 0x7f) | u64::from(b) << 7), 2)),
-        _ => read_groups(data, 10).map(|(raw, length)| (zig_zag_64(raw), length)),
-    }
+/// Apart from the short ones, so that those stay fast.
+#[inline(never)]
+fn read_long_raw(data: &[u8]) -> Option<(u32, &[u8])> {
+    let (raw, rest) = read_groups(data, 5)?;
+    // Kafka drops what a fifth byte holds beyond 32 bits.
+    Some((u32::try_from(raw & u64::from(u32::MAX)).ok()?, rest))
 }
 
-fn read_groups(data: &[u8], longest: usize) -> Option<(u64, usize)> {
+#[inline(never)]
+fn read_groups(data: &[u8], longest: usize) -> Option<(u64, &[u8])> {
     let mut raw = 0u64;
     for (place, &byte) in data.iter().take(longest).enumerate() {
         raw |= u64::from(byte & 0x7f) << (7 * place);
         if byte < 0x80 {
-            return Some((raw, place + 1));
+            return Some((raw, &data[place + 1..]));
         }
     }
     None
@@ -74,8 +97,22 @@ mod tests {
             (i32::MIN, &[0xff, 0xff, 0xff, 0xff, 0x0f]),
         ];
         for (number, bytes) in rows {
-            assert_eq!(read_varint(bytes), Some((number, bytes.len())));
-            assert_eq!(read_varlong(bytes), Some((i64::from(number), bytes.len())));
+            let data = [bytes, &[7, 0x80]].concat();
+            assert_eq!(read_varint(&data), Some((number, &[7, 0x80][..])));
+            assert_eq!(read_varlong(&data), Some((i64::from(number), &[7, 0x80][..])));
+        }
+    }
+
+    #[test]
+    fn counts_are_not_negative_and_minus_one_is_null() {
+        let rest = &[9][..];
+        assert_eq!(read_count(&[0, 9]), Some((Some(0), rest)));
+        assert_eq!(read_count(&[1, 9]), Some((None, rest)));
+        assert_eq!(read_count(&[0xfe, 0x7f, 9]), Some((Some(8191), rest)));
+        let most = Some(i32::MAX as usize);
+        assert_eq!(read_count(&[0xfe, 0xff, 0xff, 0xff, 0x0f, 9]), Some((most, rest)));
+        for negative in [&[3, 9][..], &[0xff, 1], &[0xff, 0xff, 0xff, 0xff, 0x0f], &[]] {
+            assert_eq!(read_count(negative), None);
         }
     }
 
@@ -87,7 +124,7 @@ mod tests {
         assert_eq!(read_varlong(&[0xff; 11]), None);
         assert_eq!(
             read_varlong(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
-            Some((i64::MIN, 10))
+            Some((i64::MIN, &[][..]))
         );
     }
 }
