@@ -12,14 +12,17 @@ use crate::engine::load::{promised, unreadable};
 use crate::engine::log::{Filter, Found, Log, LogState, SMALL_SEGMENT_BYTES};
 use crate::engine::scanner::{Interrupted, Item, Scanner};
 use crate::engine::segment::Segment;
+use crate::engine::time_bounds::Newest;
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetIndex, TIME_ENTRY_BYTES, TimeIndex};
+use crate::format::record::Record;
 use crate::units::{Offset, Position, Timestamp};
 
-/// Bytes that a search for one batch reads at once: an index interval and a little.
-const FIND_BYTES: usize = 8 << 10;
+/// Bytes that a search for one batch reads first: an index interval, a batch of the same size and
+/// the header behind it.
+const FIND_BYTES: usize = (8 << 10) + 256;
 
 /// Where a search in a segment may begin: no batch before it holds the offset.
 #[derive(Clone, Copy, Debug)]
@@ -134,27 +137,9 @@ impl Log {
         let end = self.visible_end(state)?;
         let filter = self.filter(state)?;
         let first = state.segment_of(state.log_start).unwrap_or(0);
-        for segment in state.segments.get(first..).unwrap_or_default() {
-            let Some(anchor) = self.time_anchor(segment, time)? else { continue };
-            let from = state.log_start;
-            let found = self.scan_for(
-                segment,
-                anchor,
-                interrupted,
-                &|header, batch| {
-                    let late = header.max_timestamp.is_none_or(|most| most >= time);
-                    if !late || header.last_offset < from || header.control || !filter.shows(header)
-                    {
-                        return Ok(None);
-                    }
-                    let wanted = |record: &crate::format::record::Record<'_>| {
-                        record.offset >= from && record.timestamp.is_some_and(|at| at >= time)
-                    };
-                    batch()?.find_where(wanted).map_err(|e| damaged(header, &e))
-                },
-                &|stretch| stretch.end_offset > from,
-            )?;
-            match found {
+        let first = first + self.time_bounds.count_before(&state.segments, first, time);
+        for number in first..state.segments.len() {
+            match self.find_time_in(state, number, time, &filter, interrupted)? {
                 Found::Nothing => {}
                 Found::Record(record, ..) if record.record().is_none_or(|r| r.offset >= end) => {
                     return Ok(Found::Nothing);
@@ -163,6 +148,48 @@ impl Log {
             }
         }
         Ok(Found::Nothing)
+    }
+
+    /// The same in segment number `number`. That it has no record so late is remembered.
+    fn find_time_in(
+        &self,
+        state: &LogState,
+        number: usize,
+        time: Timestamp,
+        filter: &Filter,
+        interrupted: Option<&Interrupted>,
+    ) -> Result<Found> {
+        let (segment, from) = (&state.segments[number], state.log_start);
+        let (anchor, newest_before) = self.time_anchor(segment, time)?;
+        let newest = Newest::of_all_before(newest_before);
+        let found = self.scan_for(
+            segment,
+            anchor,
+            interrupted,
+            &|header, batch| {
+                if header.control || newest.see(header, time) {
+                    return Ok(None);
+                }
+                if header.base_offset < from || !filter.shows(header) {
+                    newest.forget();
+                }
+                if header.last_offset < from || !filter.shows(header) {
+                    return Ok(None);
+                }
+                let wanted = |record: &Record<'_>| {
+                    record.offset >= from && record.timestamp.is_some_and(|at| at >= time)
+                };
+                batch()?.find_where(wanted).map_err(|e| damaged(header, &e))
+            },
+            &|stretch| {
+                newest.forget();
+                stretch.end_offset > from
+            },
+        )?;
+        if let (Found::Nothing, Some(newest)) = (&found, newest.get()) {
+            self.time_bounds.note(number, segment, newest);
+        }
+        Ok(found)
     }
 
     /// The offset of the `count`th data record from the end; the log start when there are fewer.
@@ -336,18 +363,22 @@ impl Log {
         }))
     }
 
-    /// Where a search for the first record that is not older than `time` may begin; `None` when the
-    /// time index shows that the segment has none.
-    fn time_anchor(&self, segment: &Arc<Segment>, time: Timestamp) -> Result<Option<Anchor>> {
+    /// Where a search for the first record that is not older than `time` may begin, and the newest
+    /// time of all records before that place, if there are any.
+    fn time_anchor(
+        &self,
+        segment: &Arc<Segment>,
+        time: Timestamp,
+    ) -> Result<(Anchor, Option<Timestamp>)> {
         let start = Anchor { position: Position::START, expected: segment.base_offset };
         if segment.valid_bytes <= SMALL_SEGMENT_BYTES {
-            return Ok(Some(start));
+            return Ok((start, None));
         }
         let bytes = self.shared.index_bytes(segment.time_index.as_ref(), TIME_ENTRY_BYTES);
         let index = TimeIndex::new(segment.base_offset, &bytes);
         let before = Timestamp::from_millis(time.millis().saturating_sub(1));
         let Some(entry) = index.floor(before).filter(|entry| entry.timestamp < time) else {
-            return Ok(Some(start));
+            return Ok((start, None));
         };
         // Everything with a time after the entry's lies behind the batch that ends with its offset.
         let anchor = self.anchor(segment, entry.offset)?;
@@ -361,9 +392,11 @@ impl Log {
                         && header.max_timestamp == Some(entry.timestamp) =>
                 {
                     let (position, expected) = (scanner.position(), scanner.expected());
-                    return Ok(Some(Anchor { position, expected }));
+                    return Ok((Anchor { position, expected }, Some(entry.timestamp)));
                 }
-                Item::Batch(..) | Item::Damage(_) | Item::End { .. } => return Ok(Some(start)),
+                Item::Batch(..) | Item::Damage(_) | Item::End { .. } => {
+                    return Ok((start, None));
+                }
             }
         }
     }
@@ -381,7 +414,8 @@ impl Log {
         ) -> Result<Option<FoundRecord>, Stop>,
         stops: &dyn Fn(&Stretch) -> bool,
     ) -> Result<Found> {
-        let mut scanner = self.shared.long_scanner(segment, interrupted);
+        let scanner = self.shared.scanner(segment, FIND_BYTES);
+        let mut scanner = scanner.interruptible(interrupted.cloned());
         scanner.seek(anchor.position, anchor.expected);
         loop {
             let (header, position) = match scanner.next()? {

@@ -20,7 +20,9 @@ use crate::engine::metadata::ClusterMetadata;
 use crate::engine::options::{Isolation, ReadOptions};
 use crate::engine::scanner::{Interrupted, Scanner};
 use crate::engine::segment::{File, Segment};
+use crate::engine::time_bounds::TimeBounds;
 use crate::engine::transactions::{SegmentTransactions, TransactionState, Transactions};
+use crate::engine::window::LARGEST_CHUNK;
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
 use crate::format::checkpoint::{EpochStart, parse_partition_metadata};
@@ -37,7 +39,7 @@ const RECENT: usize = 32;
 /// Batches up to this size may be remembered with an answer.
 const SMALL_FOUND_BYTES: usize = 64 << 10;
 /// Bytes that a sequential pass reads at once.
-pub const SCAN_BYTES: usize = 256 << 10;
+pub const SCAN_BYTES: usize = LARGEST_CHUNK;
 
 /// What all logs of a data directory share.
 #[derive(Debug)]
@@ -116,6 +118,7 @@ pub struct Log {
     pub(super) shared: Arc<Shared>,
     picture: Mutex<Option<(Arc<LogState>, Instant)>>,
     findings: Findings,
+    pub(super) time_bounds: TimeBounds,
 }
 
 /// A log as it was at one moment; never changes.
@@ -196,7 +199,14 @@ impl Found {
 impl Log {
     /// The log in `path`. Nothing is read before something is asked.
     pub fn new(name: TopicPartition, path: PathBuf, shared: Arc<Shared>) -> Log {
-        Log { name, path, shared, picture: Mutex::new(None), findings: Findings::default() }
+        Log {
+            name,
+            path,
+            shared,
+            picture: Mutex::new(None),
+            findings: Findings::default(),
+            time_bounds: TimeBounds::default(),
+        }
     }
 
     /// Topic and partition.

@@ -31,6 +31,7 @@ pub mod segment;
 pub mod settle;
 pub mod soundness;
 pub mod source;
+pub mod time_bounds;
 pub mod transactions;
 pub mod window;
 

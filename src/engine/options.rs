@@ -52,7 +52,7 @@ impl Default for ReadOptions {
             max_batch_bytes: 256 << 20,
             follow_symlinks: false,
             cache_dir: None,
-            open_files: 64,
+            open_files: 128,
         }
     }
 }

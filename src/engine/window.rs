@@ -7,6 +7,10 @@ use crate::units::Position;
 /// Bytes that are read at once at the most.
 const LARGEST_STEP: usize = 4 << 20;
 
+/// Bytes that a long pass reads at once: enough for the system calls to cost nothing, and little
+/// enough to stay in the processor's cache.
+pub const LARGEST_CHUNK: usize = 256 << 10;
+
 /// Bytes of a file around the place that is being read.
 #[derive(Debug)]
 pub struct Window {
@@ -18,7 +22,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// An empty window that reads at least `chunk` bytes at a time.
+    /// An empty window that reads at least `chunk` bytes the first time, and twice as many each
+    /// time up to [`LARGEST_CHUNK`].
     pub fn new(chunk: usize) -> Window {
         Window { start: 0, buffer: Vec::new(), filled: 0, chunk }
     }
@@ -68,6 +73,7 @@ impl Window {
         self.buffer.copy_within(self.filled - kept..self.filled, 0);
         (self.start, self.filled) = (at.get(), kept);
         let wanted = bytes.max(self.chunk);
+        self.chunk = self.chunk.max(LARGEST_CHUNK.min(2 * self.chunk));
         // Memory follows the bytes that are there, not the number that was asked for.
         while self.filled < wanted {
             let end = wanted.min(self.filled + LARGEST_STEP);
