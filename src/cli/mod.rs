@@ -3,10 +3,12 @@
 //! Data goes to stdout, everything else to stderr. A command returns its result; only `main` turns
 //! it into an exit code.
 
+pub mod cat;
 pub mod exit_code;
 pub mod format;
 pub mod mount;
 pub mod mount_options;
+pub mod output;
 pub mod range;
 pub mod umount;
 
@@ -27,15 +29,18 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Cat(cat::CatArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
 }
 
 impl Command {
-    fn run(self) -> Result<()> {
+    /// Its exit code, when nothing failed.
+    fn run(self) -> Result<u8> {
         match self {
-            Command::Mount(typed) => mount::run(&typed),
-            Command::Umount(typed) => umount::run(&typed),
+            Command::Cat(typed) => cat::run(&typed).map(cat::Outcome::exit_code),
+            Command::Mount(typed) => mount::run(&typed).map(|()| exit_code::OK),
+            Command::Umount(typed) => umount::run(&typed).map(|()| exit_code::OK),
         }
     }
 }
@@ -49,7 +54,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Err(error) => return answer_of_clap(&error),
     };
     match typed.command.run() {
-        Ok(()) => exit_code::OK,
+        Ok(code) => code,
         Err(error) => {
             complain(error.to_string().trim_end());
             exit_code::of(&error)

@@ -10,6 +10,7 @@ use crate::engine::log::{Filter, Log, LogState};
 use crate::engine::scanner::{Interrupted, Item, Scanner};
 use crate::engine::segment::Segment;
 use crate::error::{Error, Result};
+use crate::format::FormatError;
 use crate::format::batch::BatchHeader;
 use crate::units::{Offset, Position};
 
@@ -207,6 +208,17 @@ impl Reading {
         let (header, position) = self.current.as_ref()?;
         let raw = self.scanner.as_ref()?.batch_bytes(header, *position);
         Some((header, self.unpacker.bytes(raw)))
+    }
+
+    /// The records of the current batch from `first_offset` on as damage, which is noted: they
+    /// turned out to be unreadable.
+    pub fn give_up(&self, first_offset: Offset, reason: &FormatError) -> Option<Stretch> {
+        let (header, position) = self.current.as_ref()?;
+        let segment = self.segments.get(self.number)?;
+        let stretch = unreadable(segment, *position, header, reason.to_string());
+        let stretch = Stretch { first_offset, ..stretch };
+        self.log.findings().note(&stretch);
+        Some(stretch)
     }
 
     /// Appends up to `most` bytes of the current batch as stored, from byte `skip` of it, to `out`.
