@@ -1,6 +1,8 @@
 //! The engine against every partition that Apache Kafka wrote: each record by its offset, each hole,
 //! each time, each count from the end. No mount.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -221,13 +221,13 @@ impl<'a> Cat<'a> {
     /// Prints what there is now.
     fn print(&mut self, output: &mut Output) -> Result<Reached> {
         while self.left() > 0 && self.start < self.end {
-            match self.reading.next()? {
+            match self.reading.step()? {
                 Step::Batch(header) => {
                     if header.base_offset >= self.end && !header.is_legacy_wrapper() {
                         return Ok(Reached::Done);
                     }
                     self.print_batch(output)?;
-                    self.start = self.start.max(header.last_offset.next());
+                    self.start = self.start.max(self.reading.end_of_batch().unwrap_or_default());
                     if !output.go_on() {
                         return Ok(Reached::Done);
                     }
@@ -248,10 +248,11 @@ impl<'a> Cat<'a> {
     /// The current batch.
     fn print_batch(&mut self, output: &mut Output) -> Result<()> {
         let Some((header, bytes)) = self.reading.records() else { return Ok(()) };
+        let Some(cursor) = self.reading.cursor() else { return Ok(()) };
         let printed = if matches!(self.form, Form::Lines) && self.wants_all(header, bytes) {
-            self.print_lines(header, bytes, output.buffer())
+            self.print_lines(header, bytes, cursor, output.buffer())
         } else {
-            self.print_wanted(header, bytes, output)?
+            self.print_wanted(header, bytes, cursor, output)?
         };
         self.printed += printed.count;
         if let Some(reason) = printed.failure
@@ -272,10 +273,16 @@ impl<'a> Cat<'a> {
     }
 
     /// All values of a batch: what has to be fast.
-    fn print_lines(&self, header: &BatchHeader, bytes: &[u8], out: &mut Vec<u8>) -> Printed {
+    fn print_lines(
+        &self,
+        header: &BatchHeader,
+        bytes: &[u8],
+        cursor: Result<Cursor, FormatError>,
+        out: &mut Vec<u8>,
+    ) -> Printed {
         let place = self.place();
         let (mut count, mut last) = (0, None);
-        let read = Cursor::new(header, bytes).and_then(|cursor| {
+        let read = cursor.and_then(|cursor| {
             cursor.for_each(header, bytes, |record| {
                 render(Format::Lines, &place, header, record, out);
                 (count, last) = (count + 1, Some(record.offset));
@@ -289,10 +296,11 @@ impl<'a> Cat<'a> {
         &self,
         header: &BatchHeader,
         bytes: &[u8],
+        cursor: Result<Cursor, FormatError>,
         output: &mut Output,
     ) -> Result<Printed> {
         let mut printed = Printed { count: 0, next: header.base_offset, failure: None };
-        let mut cursor = match Cursor::new(header, bytes) {
+        let mut cursor = match cursor {
             Ok(cursor) => cursor,
             Err(reason) => return Ok(Printed { failure: Some(reason), ..printed }),
         };

@@ -1,6 +1,7 @@
 //! What is wrong with the bytes of a log, as opposed to bytes that merely stop (contract 6.1).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -105,9 +106,9 @@ impl Findings {
     pub fn note_oddity(&self, odd: Oddity) {
         let key = (odd.path.clone(), odd.position);
         let mut all = self.odd.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.contains_key(&key) {
+        if let Entry::Vacant(place) = all.entry(key) {
             log::warn!("{}, position {}: {}", odd.path.display(), odd.position, odd.reason);
-            all.insert(key, odd);
+            place.insert(odd);
         }
     }
 

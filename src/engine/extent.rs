@@ -123,7 +123,7 @@ impl Extents {
         let mut unpacker = Unpacker::default();
         scanner.seek(self.end.position, self.end.expected);
         loop {
-            match scanner.next()? {
+            match scanner.step()? {
                 Item::Batch(header, _) if header.base_offset >= until => return Ok(()),
                 Item::Batch(header, position) => {
                     self.mark(position, spacing);
@@ -203,7 +203,7 @@ fn count<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
     };
     let raw = scanner.batch_bytes(header, position);
     unpacker.prepare(batches, scanner.segment(), position, header, raw)?;
-    sum(header, unpacker.bytes(raw), measure)
+    sum(header, unpacker.bytes(raw), scanner.segment().limit, measure)
         .map_err(|e| crate::engine::batches::damage(scanner.segment(), position, &e.to_string()))
 }
 
@@ -211,10 +211,11 @@ fn count<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
 fn sum<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
     header: &BatchHeader,
     payload: &[u8],
+    limit: Offset,
     measure: &F,
 ) -> Result<(u64, u64), crate::format::FormatError> {
     let (mut bytes, mut records) = (0, 0);
-    Cursor::new(header, payload)?.for_each(header, payload, |record| {
+    Cursor::up_to(header, payload, limit)?.for_each(header, payload, |record| {
         bytes += measure(header, record) as u64;
         records += 1;
     })?;

@@ -248,7 +248,7 @@ impl Tail {
         let mut scanner = log.shared().long_scanner(segment, None);
         scanner.seek(self.next.position, self.next.expected);
         loop {
-            match scanner.next()? {
+            match scanner.step()? {
                 Item::Batch(header, _) => self.see(&header, scanner.position()),
                 Item::Damage(stretch) => {
                     log.findings().note(&stretch);

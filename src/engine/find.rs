@@ -112,7 +112,9 @@ impl Log {
                     if header.last_offset < from || header.control || !filter.shows(header) {
                         return Ok(None);
                     }
-                    batch()?.find(from).map_err(|e| damaged(header, &e))
+                    let found = batch()?.find(from).map_err(|e| damaged(header, &e))?;
+                    let answers = |record: Record<'_>| record.offset < segment.limit;
+                    Ok(found.filter(|found| found.record().is_some_and(answers)))
                 },
                 &|stretch| stretch.end_offset > from,
             )?;
@@ -177,7 +179,8 @@ impl Log {
                     return Ok(None);
                 }
                 let wanted = |record: &Record<'_>| {
-                    record.offset >= from && record.timestamp.is_some_and(|at| at >= time)
+                    (from..segment.limit).contains(&record.offset)
+                        && record.timestamp.is_some_and(|at| at >= time)
                 };
                 batch()?.find_where(wanted).map_err(|e| damaged(header, &e))
             },
@@ -213,6 +216,7 @@ impl Log {
                         !header.control && header.base_offset < end && filter.shows(header)
                     })?;
                 for (header, position) in counted.into_iter().rev() {
+                    let end = end.min(segment.limit);
                     let offsets =
                         self.offsets_in(segment, &header, position, state.log_start, end)?;
                     match offsets.len().checked_sub(usize::try_from(left).unwrap_or(usize::MAX)) {
@@ -385,7 +389,7 @@ impl Log {
         let mut scanner = self.shared.scanner(segment, FIND_BYTES);
         scanner.seek(anchor.position, anchor.expected);
         loop {
-            match scanner.next()? {
+            match scanner.step()? {
                 Item::Batch(header, _) if header.last_offset < entry.offset => {}
                 Item::Batch(header, _)
                     if header.last_offset == entry.offset
@@ -408,17 +412,14 @@ impl Log {
         segment: &Arc<Segment>,
         anchor: Anchor,
         interrupted: Option<&Interrupted>,
-        pick: &dyn Fn(
-            &BatchHeader,
-            &dyn Fn() -> Result<Arc<Batch>, Stop>,
-        ) -> Result<Option<FoundRecord>, Stop>,
+        pick: &Pick<'_>,
         stops: &dyn Fn(&Stretch) -> bool,
     ) -> Result<Found> {
         let scanner = self.shared.scanner(segment, FIND_BYTES);
         let mut scanner = scanner.interruptible(interrupted.cloned());
         scanner.seek(anchor.position, anchor.expected);
         loop {
-            let (header, position) = match scanner.next()? {
+            let (header, position) = match scanner.step()? {
                 Item::Batch(header, position) => (header, position),
                 Item::Damage(stretch) => {
                     self.findings().note(&stretch);
@@ -494,9 +495,9 @@ impl Log {
         scanner.seek(start.position, start.expected);
         let mut counted = Vec::new();
         while scanner.position() < end {
-            match scanner.next()? {
+            match scanner.step()? {
                 Item::Batch(header, position) if counts(&header) => {
-                    counted.push((header, position))
+                    counted.push((header, position));
                 }
                 Item::Batch(..) => {}
                 Item::Damage(stretch) => self.findings().note(&stretch),
@@ -556,6 +557,10 @@ impl Offsets {
         }
     }
 }
+
+/// Looks at one batch, which its second argument loads, for the record that is searched.
+type Pick<'a> = dyn Fn(&BatchHeader, &dyn Fn() -> Result<Arc<Batch>, Stop>) -> Result<Option<FoundRecord>, Stop>
+    + 'a;
 
 /// Why a search in a segment ends without a record.
 enum Stop {

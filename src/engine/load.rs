@@ -115,7 +115,7 @@ fn follow(shared: &Shared, active: &mut Arc<Segment>, log_end: Offset, now: Fact
 
 fn torn_tail(active: Option<&Arc<Segment>>, end: &End) -> Option<TornTail> {
     let path = active?.log.path().to_path_buf();
-    (end.torn > 0).then(|| TornTail { path, position: end.position, bytes: end.torn })
+    (end.torn > 0).then_some(TornTail { path, position: end.position, bytes: end.torn })
 }
 
 fn newest_change(state: &LogState) -> (i64, u32) {
@@ -159,7 +159,7 @@ impl End {
     fn scan(&mut self, mut scanner: crate::engine::scanner::Scanner) -> Result<bool> {
         let mut any = false;
         loop {
-            match scanner.next()? {
+            match scanner.step()? {
                 Item::Batch(..) => any = true,
                 Item::Damage(_) => {}
                 Item::End { position, torn } => {

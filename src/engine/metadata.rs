@@ -208,7 +208,7 @@ impl Replay {
         let mut scanner = shared.scanner(segment, SCAN_BYTES);
         let mut unpacker = Unpacker::default();
         loop {
-            let (header, position) = match scanner.next()? {
+            let (header, position) = match scanner.step()? {
                 Item::Batch(header, position) => (header, position),
                 Item::Damage(stretch) => {
                     log::warn!("{}; what it set is not known", stretch.error());

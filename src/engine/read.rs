@@ -12,6 +12,7 @@ use crate::engine::segment::Segment;
 use crate::error::{Error, Result};
 use crate::format::FormatError;
 use crate::format::batch::BatchHeader;
+use crate::format::record::Cursor;
 use crate::units::{Offset, Position};
 
 /// What comes next.
@@ -139,7 +140,7 @@ impl Reading {
     }
 
     /// The next batch or stretch of damage. Fails on I/O errors and interruption.
-    pub fn next(&mut self) -> Result<Step> {
+    pub fn step(&mut self) -> Result<Step> {
         self.current = None;
         loop {
             let Some(scanner) = &mut self.scanner else {
@@ -148,7 +149,7 @@ impl Reading {
                 self.scanner = Some(shared.long_scanner(segment, self.interrupted.as_ref()));
                 continue;
             };
-            match scanner.next()? {
+            match scanner.step()? {
                 Item::Batch(header, position) => {
                     if let Some(odd) = scanner.take_oddity() {
                         self.log.findings().note_oddity(odd);
@@ -208,6 +209,20 @@ impl Reading {
         let (header, position) = self.current.as_ref()?;
         let raw = self.scanner.as_ref()?.batch_bytes(header, *position);
         Some((header, self.unpacker.bytes(raw)))
+    }
+
+    /// The offset behind the current batch, as far as its segment answers.
+    pub fn end_of_batch(&self) -> Option<Offset> {
+        let (header, _) = self.current.as_ref()?;
+        let limit = self.scanner.as_ref()?.segment().limit;
+        Some(header.last_offset.next().min(limit))
+    }
+
+    /// Before the first record of the current batch; ends where the next segment answers.
+    pub fn cursor(&self) -> Option<Result<Cursor, FormatError>> {
+        let (header, bytes) = self.records()?;
+        let limit = self.scanner.as_ref()?.segment().limit;
+        Some(Cursor::up_to(header, bytes, limit))
     }
 
     /// The records of the current batch from `first_offset` on as damage, which is noted: they

@@ -120,6 +120,7 @@ impl Scanner {
     }
 
     /// Asks `interrupted` now and then, and gives up with `Error::Interrupted` when it says so.
+    #[must_use]
     pub fn interruptible(mut self, interrupted: Option<Interrupted>) -> Scanner {
         self.interrupted = interrupted;
         self
@@ -152,14 +153,14 @@ impl Scanner {
         self.epochs.odd.take()
     }
 
-    /// The whole batch that [`Self::next`] returned last, when it is small enough to be kept.
+    /// The whole batch that [`Self::step`] returned last, when it is small enough to be kept.
     #[inline]
     pub fn batch_bytes(&self, header: &BatchHeader, position: Position) -> Option<&[u8]> {
         self.window.held(position).get(..usize::try_from(header.bytes).ok()?)
     }
 
     /// The next item. After `End` it is `End` again.
-    pub fn next(&mut self) -> Result<Item> {
+    pub fn step(&mut self) -> Result<Item> {
         let left = self.segment.valid_bytes.saturating_sub(self.position.get());
         if left == 0 {
             return Ok(Item::End { position: self.position, torn: 0 });

@@ -1,7 +1,7 @@
 //! Which transactional records are committed, aborted or still open, read from the markers in the
 //! log itself: the `.txnindex` files may be missing or wrong, and are not asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::engine::scanner::{Item, Scanner};
 use crate::error::Result;
@@ -53,9 +53,9 @@ impl SegmentTransactions {
     /// Reads all batches of a segment. Fails on I/O errors and interruption.
     pub fn read(mut scanner: Scanner) -> Result<SegmentTransactions> {
         let mut events = Vec::new();
-        let mut begun = HashMap::new();
+        let mut begun = HashSet::new();
         loop {
-            let (header, position) = match scanner.next()? {
+            let (header, position) = match scanner.step()? {
                 Item::Batch(header, position) => (header, position),
                 Item::Damage(_) => continue,
                 Item::End { .. } => return Ok(SegmentTransactions { events }),
@@ -74,7 +74,7 @@ impl SegmentTransactions {
                     begun.remove(&producer_id);
                     events.push(Event { offset, producer_id, kind: EventKind::Marker(state) });
                 }
-            } else if begun.insert(producer_id, ()).is_none() {
+            } else if begun.insert(producer_id) {
                 events.push(Event { offset, producer_id, kind: EventKind::Data });
             }
         }

@@ -34,6 +34,8 @@ pub struct Cursor {
     left: u32,
     /// What is added to the stored offsets of a magic 1 wrapper's messages.
     shift: i64,
+    /// Ends before records that are there.
+    cut: bool,
 }
 
 impl Cursor {
@@ -43,9 +45,25 @@ impl Cursor {
     pub fn new(header: &BatchHeader, bytes: &[u8]) -> Result<Cursor, FormatError> {
         if header.is_legacy_wrapper() {
             let (count, shift) = legacy::survey(header, bytes)?;
-            return Ok(Cursor { at: 0, left: count, shift });
+            return Ok(Cursor { at: 0, left: count, shift, cut: false });
         }
-        Ok(Cursor { at: 0, left: header.records_count, shift: 0 })
+        Ok(Cursor { at: 0, left: header.records_count, shift: 0, cut: false })
+    }
+
+    /// The same, ending before the first record at or behind `end`.
+    pub fn up_to(header: &BatchHeader, bytes: &[u8], end: Offset) -> Result<Cursor, FormatError> {
+        let cursor = Cursor::new(header, bytes)?;
+        if header.last_offset < end {
+            return Ok(cursor);
+        }
+        let (mut look, mut left) = (cursor, 0);
+        while let Some(record) = look.next(header, bytes) {
+            if record?.offset >= end {
+                break;
+            }
+            left += 1;
+        }
+        Ok(Cursor { left, cut: true, ..cursor })
     }
 
     /// The next record, or `None` after the last. After an error the rest of the batch is
@@ -107,7 +125,7 @@ impl Cursor {
         if left > 0 {
             return Err(FormatError::invalid(format!("invalid record at byte {at} of the batch")));
         }
-        if at != bytes.len() && header.magic == Magic::V2 {
+        if at != bytes.len() && header.magic == Magic::V2 && !self.cut {
             return Err(FormatError::invalid("bytes are left after the last record"));
         }
         Ok(())

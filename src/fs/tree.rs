@@ -122,7 +122,7 @@ struct Handles {
 
 #[derive(Debug)]
 enum Handle {
-    Content(Arc<Content>, Mutex<Option<RangeCursor>>),
+    Content(Arc<Content>, Mutex<Option<Box<RangeCursor>>>),
     Record(NameId, Offset, Part),
     File(DiskFile),
     Directory(Mutex<Listing>),
@@ -311,7 +311,7 @@ impl Tree {
                 let record = found.record().ok_or(Errno::IO)?;
                 match part {
                     Part::Value => {
-                        copy_part(record.value.unwrap_or_default(), position, wanted, out)
+                        copy_part(record.value.unwrap_or_default(), position, wanted, out);
                     }
                     Part::Key => copy_part(record.key.unwrap_or_default(), position, wanted, out),
                     Part::Json => {

@@ -8,7 +8,6 @@ use crate::engine::log::{Found, Log, LogState};
 use crate::engine::read::{Reading, Step, Wanted};
 use crate::engine::scanner::Interrupted;
 use crate::error::Result;
-use crate::format::record::Cursor;
 use crate::units::{Offset, Timestamp};
 
 /// More records than this are sampled.
@@ -74,7 +73,7 @@ fn each_record(
     let shown = |offset: Offset| (from..end).contains(&offset);
     let mut reading = Reading::new(log, state, from, Wanted::Data, interrupted.cloned())?;
     loop {
-        match reading.next()? {
+        match reading.step()? {
             Step::End => return Ok(true),
             Step::Damage(stretch) => {
                 let mut offset = stretch.first_offset.max(from);
@@ -88,7 +87,7 @@ fn each_record(
             Step::Batch(header) if header.base_offset >= end => return Ok(true),
             Step::Batch(_) => {
                 let Some((header, payload)) = reading.records() else { continue };
-                let Ok(mut cursor) = Cursor::new(header, payload) else { continue };
+                let Some(Ok(mut cursor)) = reading.cursor() else { continue };
                 while let Some(Ok(record)) = cursor.next(header, payload) {
                     let listed = Listed { offset: record.offset, timestamp: record.timestamp };
                     if shown(record.offset) && !take(listed) {

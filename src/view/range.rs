@@ -127,7 +127,7 @@ impl RangeFile {
     /// before an unreadable byte.
     pub fn read(
         &self,
-        cursor: &mut Option<RangeCursor>,
+        cursor: &mut Option<Box<RangeCursor>>,
         position: u64,
         wanted: usize,
         out: &mut Vec<u8>,
@@ -143,13 +143,13 @@ impl RangeFile {
             return Ok(ReadEnd::Complete);
         }
         let mut at = match cursor.take() {
-            Some(at) if at.next == position => self.go_on(at, &chain)?,
+            Some(at) if at.next == position => self.go_on(*at, &chain)?,
             _ => self.seek(&chain, position, interrupted)?,
         };
         let end = at.fill(self, &chain, wanted, out)?;
         if matches!(end, ReadEnd::Complete) {
             at.reading.pause();
-            *cursor = Some(at);
+            *cursor = Some(Box::new(at));
         }
         Ok(end)
     }
@@ -291,7 +291,7 @@ impl RangeFile {
         reading.seek(0, mark.position, mark.expected);
         let (place, mut bytes) = (self.place(), 0);
         loop {
-            let header = match reading.next()? {
+            let header = match reading.step()? {
                 Step::Batch(header) => header,
                 Step::Damage(stretch) if stretch.first_offset < offset => continue,
                 Step::Damage(_) | Step::End => return Ok(bytes),
@@ -311,7 +311,7 @@ impl RangeFile {
                 return Ok(bytes);
             }
             let Some((header, payload)) = reading.records() else { continue };
-            let Ok(mut cursor) = Cursor::new(header, payload) else { continue };
+            let Some(Ok(mut cursor)) = reading.cursor() else { continue };
             while let Some(Ok(record)) = cursor.next(header, payload) {
                 if record.offset < offset {
                     bytes += render::rendered_bytes(self.format, &place, header, &record) as u64;
@@ -419,15 +419,14 @@ impl RangeCursor {
 
     /// Takes the next batch; `Some` when there is none or an unreadable byte comes first.
     fn step(&mut self, file: &RangeFile, chain: &Chain) -> Result<Option<ReadEnd>> {
-        match self.reading.next()? {
+        match self.reading.step()? {
             Step::Batch(header) if file.format == Format::Raw => {
                 let skip = self.skip.min(header.bytes);
                 self.skip -= skip;
                 self.raw = (skip < header.bytes).then_some(skip);
             }
             Step::Batch(_) => {
-                let Some((header, payload)) = self.reading.records() else { return Ok(None) };
-                self.records = Cursor::new(header, payload).ok();
+                self.records = self.reading.cursor().and_then(Result::ok);
             }
             Step::Damage(stretch) => return self.damage(file, chain, stretch),
             Step::End => return Ok(Some(ReadEnd::Complete)),

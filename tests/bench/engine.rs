@@ -47,7 +47,7 @@ pub fn decode_values(dir: &Path) -> Outcome<u64> {
     let mut reading = Reading::new(&log, &state, Offset::ZERO, Wanted::Data, None)?;
     let (mut out, mut total) = (Vec::with_capacity(2 * OUT_BYTES), 0);
     loop {
-        match reading.next()? {
+        match reading.step()? {
             Step::Batch(_) => {}
             Step::Damage(stretch) => return Err(stretch.error().into()),
             Step::End => return Ok(total + out.len() as u64),
