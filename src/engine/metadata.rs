@@ -349,6 +349,25 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_may_end_inside_a_batch() {
+        let source = fixture::data_dir("clean", &[]);
+        fixture::with_metadata("clean", source.path());
+        let directory = source.path().join(DIRECTORY);
+        let snapshot = "00000000000000000000-0000000000.checkpoint";
+        let later = "00000000000000000028-0000000001.checkpoint";
+        std::fs::rename(directory.join(snapshot), directory.join(later)).unwrap();
+        let known = settings(source.path());
+        let known: Vec<_> = known.of_topic("plain").unwrap().keys().collect();
+        let behind = [
+            "index.interval.bytes",
+            "internal.segment.bytes",
+            "retention.ms",
+            "segment.index.bytes",
+        ];
+        assert_eq!(known, behind);
+    }
+
+    #[test]
     fn damage_hides_only_what_it_holds() {
         let source = fixture::data_dir("clean", &[]);
         fixture::with_metadata("clean", source.path());

@@ -9,11 +9,11 @@ use crate::engine::config::{Config, Origin};
 const GROUPS: [(Origin, &str); 4] = [
     (
         Origin::ClusterMetadata,
-        "set for this topic in __cluster_metadata-0 (retention and segment.ms: shown, not acted on)",
+        "set for this topic in __cluster_metadata-0 (retention and segment.ms only shown)",
     ),
     (
         Origin::ClusterDefault,
-        "set for the brokers in __cluster_metadata-0 (retention and segment.ms: shown, not acted on)",
+        "set for the brokers in __cluster_metadata-0 (retention and segment.ms only shown)",
     ),
     (
         Origin::OffsetfsDefault,
@@ -77,7 +77,7 @@ mod tests {
         fixture::with_metadata("clean", source.path());
         let text = shown(source.path(), "plain-0");
         let head = "# set for this topic in __cluster_metadata-0 \
-                    (retention and segment.ms: shown, not acted on)\n\
+                    (retention and segment.ms only shown)\n\
                     file.delete.delay.ms=100\n\
                     index.interval.bytes=1024\n\
                     retention.ms=-1\n\
