@@ -113,8 +113,10 @@ pub enum Shadowed {
 pub(super) struct SegmentLook {
     /// The first offset behind its batches, if that was found.
     pub end: Option<Offset>,
-    /// Were offsets missing in the batches that were seen, as after compaction?
+    /// Were records missing in the batches that were seen, as after compaction?
     pub is_sparse: bool,
+    /// First offsets of what was missing between batches, and first offsets behind.
+    pub holes: Vec<(Offset, Offset)>,
     newest: Option<Timestamp>,
     indexes: Vec<IndexState>,
 }
@@ -123,13 +125,21 @@ pub(super) struct SegmentLook {
 pub fn survey(log: &Log, state: &LogState, now: Timestamp) -> Result<Facts> {
     let mut batches_left = MOST_BATCHES_IN_ALL;
     let looks = state.segments.iter().map(|segment| look(log, state, segment, &mut batches_left));
-    let looks = looks.collect::<Result<Vec<_>>>()?;
+    let mut looks = looks.collect::<Result<Vec<_>>>()?;
     let here = |path: &Path| state.segments.iter().any(|segment| segment.log.path() == path);
     let mut damage = log.findings().stretches();
     damage.retain(|stretch| here(&stretch.path));
     let mut oddities = log.findings().oddities();
     oddities.retain(|oddity| here(&oddity.path));
-    let compacted = is_compacted(log, &looks);
+    let has_holes = looks.iter().any(|look| !look.holes.is_empty());
+    let has_cleaner = is_compacted(log, &looks);
+    if has_cleaner {
+        // There they are as many as one cares to look for, and nothing to wonder about.
+        for look in &mut looks {
+            look.holes.clear();
+        }
+    }
+    let compacted = has_cleaner || has_holes;
     Ok(Facts {
         partition: log.name().clone(),
         directory: log.path().to_path_buf(),
@@ -189,6 +199,7 @@ fn look(
     Ok(SegmentLook {
         end,
         is_sparse: tail.is_sparse,
+        holes: tail.holes,
         newest: tail.newest.max(times.last.map(|entry| entry.timestamp)),
         indexes: indexes.into_iter().flatten().collect(),
     })
@@ -201,15 +212,16 @@ struct Tail {
     end: Option<Offset>,
     newest: Option<Timestamp>,
     is_sparse: bool,
+    holes: Vec<(Offset, Offset)>,
     /// Where the next one begins.
     next: Anchor,
-    any: bool,
 }
 
 impl Tail {
     /// From `anchor` on, where a batch begins that holds no offset below the expected one.
     fn of(log: &Log, segment: &Arc<Segment>, anchor: Anchor, left: &mut usize) -> Result<Tail> {
-        let mut tail = Tail { end: None, newest: None, is_sparse: false, next: anchor, any: false };
+        let holes = Vec::new();
+        let mut tail = Tail { end: None, newest: None, is_sparse: false, holes, next: anchor };
         if segment.active {
             return tail.verified(log, segment);
         }
@@ -231,12 +243,12 @@ impl Tail {
     fn see(&mut self, header: &BatchHeader, end: Position) {
         let span = header.last_offset.distance_from(header.base_offset) + 1;
         let emptied = header.magic == Magic::V2 && u64::from(header.records_count) < span;
-        let skipped =
-            self.any && header.base_offset > self.next.expected && !header.is_legacy_wrapper();
-        self.is_sparse |= emptied || skipped || header.delete_horizon.is_some();
+        if header.base_offset > self.next.expected && !header.is_legacy_wrapper() {
+            self.holes.push((self.next.expected, header.base_offset));
+        }
+        self.is_sparse |= emptied || header.delete_horizon.is_some();
         self.newest = self.newest.max(header.max_timestamp);
         self.next = Anchor { position: end, expected: header.last_offset.next() };
-        self.any = true;
     }
 
     /// Reads on to the end, and notes what is wrong there.
@@ -249,10 +261,16 @@ impl Tail {
         scanner.seek(self.next.position, self.next.expected);
         loop {
             match scanner.step()? {
-                Item::Batch(header, _) => self.see(&header, scanner.position()),
+                Item::Batch(header, _) => {
+                    if let Some(odd) = scanner.take_oddity() {
+                        log.findings().note_oddity(odd);
+                    }
+                    self.see(&header, scanner.position());
+                }
                 Item::Damage(stretch) => {
                     log.findings().note(&stretch);
-                    self.any = false;
+                    let (position, expected) = (scanner.position(), scanner.expected());
+                    self.next = Anchor { position, expected };
                 }
                 Item::End { .. } => {
                     self.end = Some(scanner.expected());
@@ -422,6 +440,45 @@ mod tests {
         remove(&source, "txn-0", 627, &["log"]);
         let facts = surveyed(&source, "txn-0");
         assert_eq!(missing(&facts), [(0, 120, Why::Segment), (627, 710, Why::Segment)]);
+    }
+
+    #[test]
+    fn the_end_of_a_lost_last_segment_is_told_by_snapshot_or_high_watermark() {
+        let source = fixture::data_dir("clean", &["txn-0"]);
+        let high_watermarks = source.path().join("replication-offset-checkpoint");
+        let kept = fs::read(&high_watermarks).unwrap();
+        remove(&source, "txn-0", 627, &["log"]);
+        fs::remove_file(&high_watermarks).unwrap();
+        assert_eq!(missing(&surveyed(&source, "txn-0")), [(627, 710, Why::Segment)]);
+        remove(&source, "txn-0", 711, &["snapshot"]);
+        assert_eq!(missing(&surveyed(&source, "txn-0")), [(627, 627, Why::Segment)]);
+        fs::write(&high_watermarks, kept).unwrap();
+        assert_eq!(missing(&surveyed(&source, "txn-0")), [(627, 710, Why::Segment)]);
+    }
+
+    /// A flipped bit in the base offset of the last batch looks so too.
+    #[test]
+    fn offsets_between_two_of_the_last_batches_are_a_hole() {
+        let source = fixture::data_dir("clean", &["plain-0"]);
+        let log = fixture::log(source.path(), "plain-0");
+        let state = log.state().unwrap();
+        let active = state.segments.last().unwrap();
+        let mut headers = Headers::from(active, Position::START);
+        let (mut last, mut at) = (None, Position::START);
+        while let Some(header) = {
+            let position = headers.position();
+            let header = headers.next(&*log.shared().disk).unwrap();
+            at = if header.is_some() { position } else { at };
+            header
+        } {
+            last = Some(header);
+        }
+        let base = last.unwrap().base_offset.get();
+        let mut bytes = fs::read(active.log.path()).unwrap();
+        bytes[usize::try_from(at.get()).unwrap() + 5] ^= 1;
+        fs::write(active.log.path(), bytes).unwrap();
+        let hole = (base, base + (1 << 16) - 1, Why::Hole);
+        assert_eq!(missing(&surveyed(&source, "plain-0")), [hole]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Which offsets of a log are not there, as far as it is known without reading everything: those in
-//! damaged bytes, those of segments that are gone, and those between two segments.
+//! damaged bytes, those of segments that are gone, and those between two segments or batches.
 //!
-//! A gap between segments is a hole in a log that a cleaner works on, and a lost segment in another;
-//! or wherever one of the lost segment's other files is still there.
+//! A gap between segments is a hole in a log that a cleaner works on, unless one of a segment's
+//! other files is still there; in any other log it is a lost segment.
 
 use std::collections::BTreeSet;
 
@@ -56,6 +56,8 @@ pub(super) fn find(
     let orphans = Orphans::of(state);
     let in_damage = damage.iter().map(|d| (d.first_offset, d.end_offset, Why::Damage));
     let mut ranges: Vec<_> = in_damage.collect();
+    let holes = looks.iter().flat_map(|look| &look.holes);
+    ranges.extend(holes.map(|&(first, end)| (first, end, Why::Hole)));
     ranges.extend(before_the_first(log, state, &orphans));
     ranges.extend(between(state, looks, &orphans, compacted));
     ranges.extend(after_the_last(log, state, &orphans));

@@ -5,8 +5,8 @@
 //! (then nothing is shown); a reader never sees an offset whose bytes are not in the file.
 //!
 //! Reading needs no lock: a reader takes the [`log::LogState`] of the moment, which never changes.
-//! The locks there are (cluster metadata, picture of a log, checkpoints, caches, descriptors, memory
-//! budget) are taken in that order and never held while a caller is waited for.
+//! The locks there are (cluster metadata, picture of a log, checkpoints, caches, descriptors,
+//! memory budget) are taken in that order and never held while a caller is waited for.
 
 pub mod batches;
 pub mod cache;
