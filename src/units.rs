@@ -71,8 +71,8 @@ impl Position {
     }
 }
 
-/// Unix time in milliseconds, UTC; negative before 1970. "No timestamp" (-1 on disk) is `None` of an
-/// `Option<Timestamp>` everywhere behind the parser.
+/// Unix time in milliseconds, UTC; negative before 1970. "No timestamp" (-1 on disk) is `None` of
+/// an `Option<Timestamp>` everywhere behind the parser.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 

@@ -1,5 +1,5 @@
-//! The engine against every partition that Apache Kafka wrote: each record by its offset, each hole,
-//! each time, each count from the end. No mount.
+//! The engine against every partition that Apache Kafka wrote: each record by its offset, each
+//! hole, each time, each count from the end. No mount.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -112,7 +112,9 @@ fn sources_are_ascii_and_narrow() {
     let mut wrong = Vec::new();
     for (path, text) in sources().into_iter().chain(tests()) {
         for (line, number) in text.lines().zip(1..) {
-            if line.len() > 100 || !line.is_ascii() || line.contains('\t') || line.ends_with(' ') {
+            // A row of a table in the docs cannot be broken.
+            let wide = line.len() > 100 && !line.starts_with("//! |");
+            if wide || !line.is_ascii() || line.contains('\t') || line.ends_with(' ') {
                 wrong.push(format!("{path}:{number}"));
             }
         }

@@ -350,8 +350,8 @@ enum Source {
 
 impl Unpacker {
     /// Makes the records of the batch with this verified header available. `raw` are all its bytes
-    /// where the caller has them; large batches are taken from, and left with, `batches`. Fails with
-    /// `Damage` when they cannot be expanded.
+    /// where the caller has them; large batches are taken from, and left with, `batches`. Fails
+    /// with `Damage` when they cannot be expanded.
     #[inline]
     pub fn prepare(
         &mut self,

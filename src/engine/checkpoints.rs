@@ -1,5 +1,5 @@
-//! The checkpoint files of a data directory: what a broker noted of its logs. A file that is missing
-//! or broken counts as empty, as it does for a broker.
+//! The checkpoint files of a data directory: what a broker noted of its logs. A file that is
+//! missing or broken counts as empty, as it does for a broker.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -20,8 +20,8 @@ pub struct PropertyKind {
     /// Kafka's default.
     pub default: &'static str,
     valid: Valid,
-    /// What brokers call it, and how many of its own units are one of theirs; the first that is set
-    /// counts.
+    /// What brokers call it, and how many of its own units are one of theirs; the first that is
+    /// set counts.
     broker: &'static [(&'static str, i64)],
 }
 

@@ -1,6 +1,6 @@
 //! How long the records of a segment are when they are shown: cumulative sizes every so often, so
-//! that a range has its exact size before it is read and can be read from any position. Built by one
-//! pass that verifies every batch, since damage changes the size.
+//! that a range has its exact size before it is read and can be read from any position. Built by
+//! one pass that verifies every batch, since damage changes the size.
 
 use crate::engine::batches::{Batches, Unpacker};
 use crate::engine::damage::Stretch;
@@ -35,8 +35,8 @@ pub struct Extents {
     pub marks: Vec<Mark>,
     /// The end of what was counted.
     pub end: Mark,
-    /// Damage, ascending, with the shown bytes before it. Each counts as one byte unless it is left
-    /// out.
+    /// Damage, ascending, with the shown bytes before it. Each counts as one byte unless it is
+    /// left out.
     pub damage: Vec<(Stretch, u64)>,
     /// Bytes behind the last batch that hold none.
     pub torn: u64,
@@ -108,8 +108,8 @@ impl Extents {
     }
 
     /// Counts on from where it stands up to the first batch at or behind `until`, or to the end of
-    /// the segment. `shows` says whether the data of a batch is shown at all. What was counted stays
-    /// when the pass is interrupted or fails.
+    /// the segment. `shows` says whether the data of a batch is shown at all. What was counted
+    /// stays when the pass is interrupted or fails.
     pub fn extend<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
         &mut self,
         scanner: &mut Scanner,

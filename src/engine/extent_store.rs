@@ -81,8 +81,8 @@ impl Stored {
         (!marks.is_empty()).then_some(Extents { marks, end, damage, torn, largest_batch })
     }
 
-    /// Keeps `extents`, which must be complete. Those of a damaged segment are not kept, so that the
-    /// damage is met, and said, again. A failure is no more than a lost chance.
+    /// Keeps `extents`, which must be complete. Those of a damaged segment are not kept, so that
+    /// the damage is met, and said, again. A failure is no more than a lost chance.
     pub fn save(&self, extents: &Extents) {
         if !extents.damage.is_empty() {
             return;
@@ -143,15 +143,7 @@ mod tests {
         let facts =
             Facts { id, kind: Kind::File, bytes, modified: (3, 4), mode: 0o644, uid: 0, gid: 0 };
         let log = File { file: DiskFile { path: "0.log".into(), id }, facts };
-        Segment {
-            base_offset: Offset::ZERO,
-            limit: Offset::MAX,
-            active: true,
-            log,
-            valid_bytes: bytes,
-            index: None,
-            time_index: None,
-        }
+        Segment::alone(Offset::ZERO, log)
     }
 
     fn stored(directory: &Path, bytes: u64, topic: &str) -> Stored {

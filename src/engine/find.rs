@@ -1,8 +1,8 @@
-//! Finding one record: by its offset, by its time, by counting from the end. Each search begins with
-//! an index and believes nothing that it says: the batch that an entry names must carry the offsets
-//! that the entry promises, or the search begins at the start of the segment. What a search finds
-//! has the right checksum, and "there is none" is only said after every batch that could hold it
-//! was verified.
+//! Finding one record: by its offset, by its time, by counting from the end. Each search begins
+//! with an index and believes nothing that it says: the batch that an entry names must carry the
+//! offsets that the entry promises, or the search begins at the start of the segment. What a search
+//! finds has the right checksum, and "there is none" is only said after every batch that could hold
+//! it was verified.
 
 use std::sync::Arc;
 
@@ -459,8 +459,8 @@ impl Log {
         })
     }
 
-    /// Places where a reading of the segment may begin, from its end to its start, each section twice
-    /// as long as the one behind it.
+    /// Places where a reading of the segment may begin, from its end to its start, each section
+    /// twice as long as the one behind it.
     fn sections_from_the_end(&self, segment: &Arc<Segment>) -> Result<Vec<Anchor>> {
         let bytes = self.shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
         let index = OffsetIndex::new(segment.base_offset, &bytes);
@@ -559,8 +559,8 @@ impl Offsets {
 }
 
 /// Looks at one batch, which its second argument loads, for the record that is searched.
-type Pick<'a> = dyn Fn(&BatchHeader, &dyn Fn() -> Result<Arc<Batch>, Stop>) -> Result<Option<FoundRecord>, Stop>
-    + 'a;
+type Pick<'a> = dyn Fn(&BatchHeader, &Load<'_>) -> Result<Option<FoundRecord>, Stop> + 'a;
+type Load<'a> = dyn Fn() -> Result<Arc<Batch>, Stop> + 'a;
 
 /// Why a search in a segment ends without a record.
 enum Stop {

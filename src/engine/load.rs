@@ -14,7 +14,9 @@ use crate::engine::window::Window;
 use crate::error::Result;
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::checkpoint::{self, EpochStart};
-use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetIndex, used_entries};
+use crate::format::index::{
+    OFFSET_ENTRY_BYTES, OffsetIndex, TIME_ENTRY_BYTES, TimeIndex, used_entries,
+};
 use crate::format::name::TopicPartition;
 use crate::units::{Offset, Position};
 
@@ -35,6 +37,7 @@ pub fn load(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogSt
     let mut segments: Vec<Arc<Segment>> = settled.segments.into_iter().map(Arc::new).collect();
     let mut end = End::at(Position::START, shared.checkpoints.log_start(name).unwrap_or_default());
     if let Some(active) = segments.last_mut() {
+        Arc::make_mut(active).promised_last = promised_last(shared, active);
         end = find_end(shared, active)?;
         Arc::make_mut(active).valid_bytes = end.position.get();
     }
@@ -105,6 +108,7 @@ fn follow(shared: &Shared, active: &mut Arc<Segment>, log_end: Offset, now: Fact
     let grown = Arc::make_mut(active);
     grown.log.facts = now;
     grown.valid_bytes = now.bytes;
+    grown.promised_last = None;
     let mut scanner = shared.scanner(active, SCAN_BYTES);
     scanner.seek(from, log_end);
     let mut end = End::at(from, log_end);
@@ -197,6 +201,18 @@ fn find_end(shared: &Shared, segment: &Arc<Segment>) -> Result<End> {
     Ok(end)
 }
 
+/// The greatest offset that the indexes of a segment know of.
+fn promised_last(shared: &Shared, segment: &Segment) -> Option<Offset> {
+    let bytes = shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+    let index = OffsetIndex::new(segment.base_offset, &bytes);
+    let last = index.entries_count().checked_sub(1).and_then(|last| index.get(last));
+    let by_offset = last.map(|entry| entry.offset);
+    let bytes = shared.index_bytes(segment.time_index.as_ref(), TIME_ENTRY_BYTES);
+    let index = TimeIndex::new(segment.base_offset, &bytes);
+    let last = index.entries_count().checked_sub(1).and_then(|last| index.get(last));
+    by_offset.max(last.map(|entry| entry.offset))
+}
+
 /// The header at `position`, if it is one whose last offset is `last`, as an index entry promises.
 pub fn promised(
     disk: &dyn Disk,
@@ -230,8 +246,8 @@ pub fn index_bytes(disk: &dyn Disk, file: &File, entry_bytes: usize) -> Vec<u8> 
     bytes
 }
 
-/// The epochs as a broker would load them: those that begin within the log, the first one cut off at
-/// the log start.
+/// The epochs as a broker would load them: those that begin within the log, the first one cut off
+/// at the log start.
 fn leader_epochs(disk: &dyn Disk, path: &Path, state: &LogState) -> Vec<EpochStart> {
     let path = path.join(LEADER_EPOCHS);
     let epochs = match read_small(disk, &path, 1 << 24) {

@@ -1,6 +1,6 @@
-//! One partition: where it begins and ends, and where a record, a time or a count is in it. The files
-//! are looked at when something is asked, at most every [`LOOK_AGAIN`], so that a log which a broker
-//! is writing is followed within a second.
+//! One partition: where it begins and ends, and where a record, a time or a count is in it. The
+//! files are looked at when something is asked, at most every [`LOOK_AGAIN`], so that a log which a
+//! broker is writing is followed within a second.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -360,7 +360,8 @@ impl Log {
         Ok(known)
     }
 
-    /// Are the sizes of `segment` counted up to `until` or its end, so that [`Self::extents`] is quick?
+    /// Are the sizes of `segment` counted up to `until` or its end, so that [`Self::extents`] is
+    /// quick?
     pub fn extents_known(&self, segment: &Segment, format: u8, until: Offset) -> bool {
         self.shared.extents.get(&(segment.log.file.id, format)).is_some_and(|known| {
             known.try_lock().is_ok_and(|extents| extents.cover(segment.valid_bytes, until))
@@ -429,9 +430,9 @@ impl Recent {
     }
 
     pub(super) fn put(&self, state: &LogState, offset: Offset, found: &Found) {
+        let Found::Record(record, ..) = found else { return };
         // A large batch is not kept from the memory budget.
-        if matches!(found, Found::Record(record, ..) if record.batch.bytes.len() <= SMALL_FOUND_BYTES)
-        {
+        if record.batch.bytes.len() <= SMALL_FOUND_BYTES {
             let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
             slots[Recent::slot(offset)] = Some((state.number, offset, found.clone()));
         }

@@ -178,15 +178,7 @@ fn snapshot(shared: &Shared, path: PathBuf) -> Result<Option<Segment>> {
         return Ok(None);
     }
     let log = File { file: DiskFile { path, id: facts.id }, facts };
-    Ok(Some(Segment {
-        base_offset: Offset::ZERO,
-        limit: Offset::MAX,
-        active: true,
-        valid_bytes: log.bytes(),
-        log,
-        index: None,
-        time_index: None,
-    }))
+    Ok(Some(Segment::alone(Offset::ZERO, log)))
 }
 
 /// The records so far.

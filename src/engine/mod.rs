@@ -1,8 +1,8 @@
 //! One data directory and its logs. Knows nothing of FUSE, inodes or names shown to users.
 //!
 //! Invariants: segments are ordered by base offset, gaps are allowed, overlaps are settled when a
-//! log is opened; `log_start <= high_watermark <= log_end`, unless the log start lies behind the end
-//! (then nothing is shown); a reader never sees an offset whose bytes are not in the file.
+//! log is opened; `log_start <= high_watermark <= log_end`, unless the log start lies behind the
+//! end (then nothing is shown); a reader never sees an offset whose bytes are not in the file.
 //!
 //! Reading needs no lock: a reader takes the [`log::LogState`] of the moment, which never changes.
 //! The locks there are (cluster metadata, picture of a log, checkpoints, caches, descriptors,

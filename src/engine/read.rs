@@ -91,8 +91,8 @@ impl Reading {
         }
     }
 
-    /// Goes on in segment number `number`, at `position`, where a batch begins whose offsets are not
-    /// below `expected`.
+    /// Goes on in segment number `number`, at `position`, where a batch begins whose offsets are
+    /// not below `expected`.
     pub fn seek(&mut self, number: usize, position: Position, expected: Offset) {
         let same = number == self.number;
         self.number = number;

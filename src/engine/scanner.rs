@@ -261,7 +261,20 @@ impl Scanner {
     /// Judges the offsets of a batch that none follows.
     fn judge_last(&self, header: &BatchHeader, joined: bool) -> Verdict {
         let end = self.segment.plausible_end();
-        if joined || header.last_offset < end {
+        if joined {
+            return Verdict::Good;
+        }
+        // It leaves a gap, as a replica's may. But where the indexes say that the segment ends with
+        // the offset that it would end with if there were none, the base offset is wrong.
+        let span = header.last_offset.get() - header.base_offset.get();
+        let without_gap = self.expected.checked_add(span);
+        if without_gap.is_some() && without_gap == self.segment.promised_last {
+            let (base, expected) = (header.base_offset, self.expected);
+            return Verdict::Bad(format!(
+                "base offset {base}, but the indexes end with a batch that begins at {expected}"
+            ));
+        }
+        if header.last_offset < end {
             return Verdict::Good;
         }
         let (first, last) = (header.base_offset, header.last_offset);

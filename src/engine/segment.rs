@@ -17,8 +17,11 @@ pub struct Segment {
     pub active: bool,
     /// The `.log` file.
     pub log: File,
-    /// Bytes of the `.log` file that are read: its size, or in the active segment what holds batches.
+    /// Bytes of the `.log` file that are read: its size, or in the active segment what holds
+    /// batches.
     pub valid_bytes: u64,
+    /// The last offset of the active segment as its indexes have it, where they were looked at.
+    pub promised_last: Option<Offset>,
     /// The `.index` file, where there is one.
     pub index: Option<File>,
     /// The `.timeindex` file, where there is one.
@@ -47,8 +50,22 @@ impl File {
 }
 
 impl Segment {
-    /// The greatest offset that a batch of this file can have, plus one: bounded by the next segment
-    /// and by the 31 bits of a relative offset (format page, "index offset overflow").
+    /// A segment without indexes that is the only one of its log.
+    pub fn alone(base_offset: Offset, log: File) -> Segment {
+        Segment {
+            base_offset,
+            limit: Offset::MAX,
+            active: true,
+            valid_bytes: log.bytes(),
+            log,
+            promised_last: None,
+            index: None,
+            time_index: None,
+        }
+    }
+
+    /// The greatest offset that a batch of this file can have, plus one: bounded by the next
+    /// segment and by the 31 bits of a relative offset (format page, "index offset overflow").
     pub fn plausible_end(&self) -> Offset {
         let widest = self.base_offset.checked_add(1 << 31).unwrap_or(Offset::MAX);
         self.limit.min(widest)

@@ -75,7 +75,7 @@ fn set_swaps_in_place(
             && file.kind == SegmentFileKind::Log
             && let Some(log) = look(disk, path)?
         {
-            let end = next_offset(alone(file.base_offset, log))?;
+            let end = next_offset(Segment::alone(file.base_offset, log))?;
             let (start, old_end) = replaced.unwrap_or((file.base_offset, end));
             replaced = Some((start.min(file.base_offset), old_end.max(end)));
         }
@@ -89,13 +89,6 @@ fn set_swaps_in_place(
         (live && !covered) || is_finished(file)
     });
     Ok(())
-}
-
-/// A segment by itself, to find its end.
-fn alone(base_offset: Offset, log: File) -> Segment {
-    let valid_bytes = log.bytes();
-    let (limit, active) = (Offset::MAX, true);
-    Segment { base_offset, limit, active, log, valid_bytes, index: None, time_index: None }
 }
 
 fn segments(disk: &dyn Disk, files: Vec<(SegmentFile, PathBuf)>) -> Result<Vec<Segment>> {
@@ -117,13 +110,11 @@ fn segments(disk: &dyn Disk, files: Vec<(SegmentFile, PathBuf)>) -> Result<Vec<S
         let Some(log) = files.log else { continue };
         let next = segments.last().map(|next| next.base_offset);
         segments.push(Segment {
-            base_offset,
             limit: next.unwrap_or(Offset::MAX),
             active: next.is_none(),
-            valid_bytes: log.bytes(),
-            log,
             index: files.index,
             time_index: files.time_index,
+            ..Segment::alone(base_offset, log)
         });
     }
     segments.reverse();

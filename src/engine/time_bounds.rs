@@ -91,15 +91,8 @@ mod tests {
         let id = FileId { device: 1, inode };
         let kind = Kind::File;
         let facts = Facts { id, kind, bytes, modified: (0, 0), mode: 0, uid: 0, gid: 0 };
-        Arc::new(Segment {
-            base_offset: Offset::ZERO,
-            limit: Offset::MAX,
-            active: false,
-            log: File { file: DiskFile { path: "log".into(), id }, facts },
-            valid_bytes: bytes,
-            index: None,
-            time_index: None,
-        })
+        let log = File { file: DiskFile { path: "log".into(), id }, facts };
+        Arc::new(Segment { active: false, ..Segment::alone(Offset::ZERO, log) })
     }
 
     #[test]

@@ -80,7 +80,8 @@ impl SegmentTransactions {
         }
     }
 
-    /// How the transaction ends that `producer_id` had open at `offset`, if it ends in this segment.
+    /// How the transaction ends that `producer_id` had open at `offset`, if it ends in this
+    /// segment.
     pub fn end_of(&self, producer_id: i64, offset: Offset) -> Option<TransactionState> {
         let from = self.events.partition_point(|event| event.offset <= offset);
         self.events[from..].iter().find_map(|event| match event.kind {

@@ -9,8 +9,8 @@ use crate::engine::scanner::Interrupted;
 /// How often the pending signals are looked at.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Says whether the thread `thread` has a signal pending that it neither blocks nor ignores (proc(5),
-/// `/proc/pid/status`). 0 stands for one that cannot be seen from here; it is waited out.
+/// Says whether the thread `thread` has a signal pending that it neither blocks nor ignores
+/// (proc(5), `/proc/pid/status`). 0 stands for one that cannot be seen from here; it is waited out.
 pub fn interrupted(thread: u32) -> Interrupted {
     let began = Instant::now();
     let looked = AtomicU64::new(0);

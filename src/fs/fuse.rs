@@ -1,5 +1,6 @@
-//! The edge to the kernel: unpacks a request, asks the tree, sends the answer. No decisions but one:
-//! what may take long is done on the pool, so that the thread which takes requests never waits.
+//! The edge to the kernel: unpacks a request, asks the tree, sends the answer. No decisions but
+//! one: what may take long is done on the pool, so that the thread which takes requests never
+//! waits.
 
 use std::ffi::OsStr;
 use std::io;

@@ -7,7 +7,8 @@
 //!        device in-fs  place      options  optional    type        source  options
 //! ```
 //!
-//! Space, tab, newline and backslash in a path are written as three octal digits behind a backslash.
+//! Space, tab, newline and backslash in a path are written as three octal digits behind a
+//! backslash.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

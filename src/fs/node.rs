@@ -114,8 +114,8 @@ impl Node {
         }
     }
 
-    /// Where the search for a free number begins. `of` hashes a name; `incarnation` tells partitions
-    /// of one name apart.
+    /// Where the search for a free number begins. `of` hashes a name; `incarnation` tells
+    /// partitions of one name apart.
     fn hash(self, of: impl Fn(NameId) -> u64, incarnation: u64) -> u64 {
         let number = |offset: Offset| offset.get().cast_unsigned();
         let (kind, fields) = match self {

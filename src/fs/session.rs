@@ -51,8 +51,9 @@ pub struct MountSettings {
 pub type NotifierSlot = Arc<OnceLock<Notifier>>;
 
 /// Mounts the filesystem that `make` gives and serves it to its end. `on_ready` runs when the mount
-/// answers, and is brief: signals wait for it; `after_unmount` when no request can come any more, or, for a plain user's busy mount,
-/// when no new one can begin: it is for flushing, and its error is the result.
+/// answers, and is brief: signals wait for it; `after_unmount` when no request can come any more,
+/// or, for a plain user's busy mount, when no new one can begin: it is for flushing, and its error
+/// is the result.
 pub fn run<F: Filesystem>(
     make: impl FnOnce(NotifierSlot) -> F,
     settings: &MountSettings,

@@ -59,8 +59,8 @@ pub fn page(
     Ok((listed, complete))
 }
 
-/// Calls `take` for every record from `from` on, those in damage included, until it says no; whether
-/// it never did.
+/// Calls `take` for every record from `from` on, those in damage included, until it says no;
+/// whether it never did.
 fn each_record(
     log: &Arc<Log>,
     state: &LogState,

@@ -88,7 +88,8 @@ pub enum TimeName {
     Range {
         /// Time that leads to the first record; `None` is the start of the log.
         start: Option<Timestamp>,
-        /// Time that leads behind the last record; `None` is the end of the log. Not below `start`.
+        /// Time that leads behind the last record; `None` is the end of the log. Not below
+        /// `start`.
         end: Option<Timestamp>,
         /// How the records are shown.
         format: Format,

@@ -1,7 +1,7 @@
 //! A range of offsets as one file: its exact size, and its bytes from any position. The file is the
 //! chain of its segments; within each, the sizes counted by the engine say where to begin. What was
-//! promised to an open file stays: it may grow, but never shrinks, and segments that retention takes
-//! keep their place in it.
+//! promised to an open file stays: it may grow, but never shrinks, and segments that retention
+//! takes keep their place in it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -123,8 +123,8 @@ impl RangeFile {
         state.is_settled(end.previous())
     }
 
-    /// Appends up to `wanted` bytes from `position` on to `out`; fewer only at the end of the file or
-    /// before an unreadable byte.
+    /// Appends up to `wanted` bytes from `position` on to `out`; fewer only at the end of the file
+    /// or before an unreadable byte.
     pub fn read(
         &self,
         cursor: &mut Option<Box<RangeCursor>>,
@@ -249,8 +249,9 @@ impl RangeFile {
         self.log.extents(segment, class, &measure, filter, until, interrupted)
     }
 
-    /// Shown bytes of a segment before `offset`. Damage and, in the raw format, batches are not cut:
-    /// what holds a start belongs to the range, and so does what holds the last offset before an end.
+    /// Shown bytes of a segment before `offset`. Damage and, in the raw format, batches are not
+    /// cut: what holds a start belongs to the range, and so does what holds the last offset
+    /// before an end.
     fn bytes_before(
         &self,
         segment: &Arc<Segment>,

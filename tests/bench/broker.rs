@@ -46,7 +46,8 @@ impl Kafka {
         Ok(Kafka { libs: PathBuf::from(String::from_utf8(output.stdout)?.trim_end()) })
     }
 
-    /// The dump tool on the segments of `log`, every record with its value; 256 MB as in its script.
+    /// The dump tool on the segments of `log`, every record with its value; 256 MB as in its
+    /// script.
     pub fn dump(&self, log: &Written) -> Command {
         let files: Vec<&OsStr> = log.segments.iter().map(|path| path.as_os_str()).collect();
         let mut java = self.java("-Xmx256M", "org.apache.kafka.tools.DumpLogSegments");
@@ -55,8 +56,8 @@ impl Kafka {
         java
     }
 
-    /// Starts a broker in `dir` that has taken over `log`, by the recipe of an operator: let the broker
-    /// create the topic, stop it, put the files in place of its own, start it again.
+    /// Starts a broker in `dir` that has taken over `log`, by the recipe of an operator: let the
+    /// broker create the topic, stop it, put the files in place of its own, start it again.
     pub fn broker_with(&self, dir: &Path, log: &Written) -> Outcome<Broker> {
         let (port, properties) = configure(dir)?;
         let mut format = self.java("-Xmx256M", "kafka.tools.StorageTool");

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use crate::rounds::{Outcome, seconds};
 
-/// The argument that makes a benchmark serve the null file system instead: MOUNTPOINT NAME SIZE follow.
+/// The argument that makes a benchmark serve the null file system instead: MOUNTPOINT NAME SIZE
+/// follow.
 pub const NULL_FS: &str = "--null-fs";
 /// How long a mount may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,8 +28,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Mounts `source` read-only with offsetfs (`OFFSETFS` names another binary), with its caches in
-    /// `cache_dir`.
+    /// Mounts `source` read-only with offsetfs (`OFFSETFS` names another binary), with its caches
+    /// in `cache_dir`.
     pub fn offsetfs(source: &Path, cache_dir: &Path) -> Outcome<Daemon> {
         Daemon::start(|mountpoint| {
             let mut command = Command::new(offsetfs());

@@ -1,5 +1,5 @@
-//! How fast the engine turns a warm log into values, and into sizes, on one core. The peers read the
-//! same bytes in the same rounds: a loop of pread and CRC-32C for uncompressed logs, the codec
+//! How fast the engine turns a warm log into values, and into sizes, on one core. The peers read
+//! the same bytes in the same rounds: a loop of pread and CRC-32C for uncompressed logs, the codec
 //! library itself for compressed batches.
 
 mod engine;

@@ -1,5 +1,5 @@
-//! What one record costs as a file: open, read and close of a `by-offset/N` that was never looked at,
-//! in round trips to the daemon (a statfs on the same mount in the same round).
+//! What one record costs as a file: open, read and close of a `by-offset/N` that was never looked
+//! at, in round trips to the daemon (a statfs on the same mount in the same round).
 
 mod daemon;
 mod make_log;

@@ -1,6 +1,6 @@
-//! How long the engine takes to find one record, warm: by offset, by time, and beside another record
-//! of the same large compressed batch. The peer preads 4 KiB at a random place of the same files and
-//! takes its CRC-32C.
+//! How long the engine takes to find one record, warm: by offset, by time, and beside another
+//! record of the same large compressed batch. The peer preads 4 KiB at a random place of the same
+//! files and takes its CRC-32C.
 
 mod engine;
 mod make_log;

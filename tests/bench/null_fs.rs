@@ -1,7 +1,7 @@
 //! The null file system: one directory of files that are served from a constant buffer, with the
-//! flags of offsetfs and no log behind them. What the kernel and the FUSE protocol cost by themselves
-//! on this machine is measured here, in the same run as ours. Each file is a repetition of one line of
-//! 101 bytes, as `by-offset/0..` of 100-byte values is.
+//! flags of offsetfs and no log behind them. What the kernel and the FUSE protocol cost by
+//! themselves on this machine is measured here, in the same run as ours. Each file is a repetition
+//! of one line of 101 bytes, as `by-offset/0..` of 100-byte values is.
 
 use std::ffi::OsStr;
 use std::io;

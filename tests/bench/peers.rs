@@ -1,5 +1,5 @@
-//! The whole partition as text, in one run: `offsetfs cat`, Kafka's own dump tool on the same files,
-//! and kcat from a local broker that has taken the same files over. Each writes to a file.
+//! The whole partition as text, in one run: `offsetfs cat`, Kafka's own dump tool on the same
+//! files, and kcat from a local broker that has taken the same files over. Each writes to a file.
 //!
 //! Needs a JVM, mvn (for the jars, once) and kcat; what is missing is said in its row.
 

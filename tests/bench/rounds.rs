@@ -1,5 +1,5 @@
-//! Measuring side by side: what is compared runs interleaved in the same rounds, and what is printed
-//! is the median. Sizes shrink with `OFFSETFS_BENCH_SCALE` for a smoke test.
+//! Measuring side by side: what is compared runs interleaved in the same rounds, and what is
+//! printed is the median. Sizes shrink with `OFFSETFS_BENCH_SCALE` for a smoke test.
 
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 

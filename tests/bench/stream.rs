@@ -1,5 +1,5 @@
-//! `cat` and `grep` over a whole partition as one file, `by-offset/0..`, against the null file system
-//! with the same flags and a file of the same size on the disk.
+//! `cat` and `grep` over a whole partition as one file, `by-offset/0..`, against the null file
+//! system with the same flags and a file of the same size on the disk.
 //!
 //! `--null-fs MOUNTPOINT NAME SIZE` serves the null file system until it is unmounted.
 

@@ -385,7 +385,8 @@ fn linked_partitions_are_followed_on_request() {
 }
 
 /// A plain user mounts, reads, is alone with it, and unmounts. He gets a /dev/fuse that he may open
-/// in a mount namespace of the script's own. `$1` the program, `$2` a directory, `$3` a data directory.
+/// in a mount namespace of the script's own. `$1` the program, `$2` a directory, `$3` a data
+/// directory.
 const AS_NOBODY: &str = r#"set -e; cp "$1" "$2/offsetfs"; cp -r "$3" "$2/source"; mkdir "$2/mnt"
     chmod -R a+rX "$2/source" "$2/offsetfs"; chmod 755 "$2"; chown nobody "$2/mnt"
     mknod -m 666 "$2/fuse" c 10 229; mount --bind "$2/fuse" /dev/fuse
