@@ -62,10 +62,7 @@ impl Log {
             return true;
         }
         let Ok(filter) = self.filter(&state) else { return false };
-        let mut window = Window::new(FIND_BYTES);
-        let found = self
-            .anchor_in(&mut window, segment, offset)
-            .and_then(|anchor| self.find_quickly(&mut window, segment, offset, anchor, &filter));
+        let found = self.find_by_index(segment, offset, &filter).map(|(found, _)| found);
         if let Ok(Some(found)) = &found
             && found.is_at(offset)
         {
@@ -238,9 +235,8 @@ impl Log {
         offset: Offset,
         filter: &Filter,
     ) -> Result<Found> {
-        let mut window = Window::new(FIND_BYTES);
-        let anchor = self.anchor_in(&mut window, segment, offset)?;
-        if let Some(found) = self.find_quickly(&mut window, segment, offset, anchor, filter)? {
+        let (found, anchor) = self.find_by_index(segment, offset, filter)?;
+        if let Some(found) = found {
             return Ok(found);
         }
         self.scan_for(
@@ -262,6 +258,20 @@ impl Log {
             },
             &|stretch| stretch.holds(offset),
         )
+    }
+
+    /// Tries the way that the index shows; the anchor is for those who go another one.
+    fn find_by_index(
+        &self,
+        segment: &Arc<Segment>,
+        offset: Offset,
+        filter: &Filter,
+    ) -> Result<(Option<Found>, Anchor)> {
+        // Of the batch that an entry names only the header is wanted: the record is behind it.
+        let mut window = Window::new(HEADER_BYTES);
+        let anchor = self.anchor_in(&mut window, segment, offset)?;
+        window.widen(FIND_BYTES);
+        Ok((self.find_quickly(&mut window, segment, offset, anchor, filter)?, anchor))
     }
 
     /// Walks headers from the anchor; `None` as soon as anything is not as it should be.

@@ -100,7 +100,7 @@ impl Scanner {
         Scanner {
             disk,
             segment,
-            window: Window::new(chunk),
+            window: Window::growing(chunk),
             max_batch_bytes: max_batch,
             position: Position::START,
             expected,

@@ -19,13 +19,24 @@ pub struct Window {
     buffer: Vec<u8>,
     filled: usize,
     chunk: usize,
+    largest: usize,
 }
 
 impl Window {
+    /// An empty window that reads at least `chunk` bytes at a time.
+    pub fn new(chunk: usize) -> Window {
+        Window { start: 0, buffer: Vec::new(), filled: 0, chunk, largest: chunk }
+    }
+
     /// An empty window that reads at least `chunk` bytes the first time, and twice as many each
     /// time up to [`LARGEST_CHUNK`].
-    pub fn new(chunk: usize) -> Window {
-        Window { start: 0, buffer: Vec::new(), filled: 0, chunk }
+    pub fn growing(chunk: usize) -> Window {
+        Window { largest: chunk.max(LARGEST_CHUNK), ..Window::new(chunk) }
+    }
+
+    /// Reads at least `chunk` bytes at a time from now on.
+    pub fn widen(&mut self, chunk: usize) {
+        (self.chunk, self.largest) = (chunk, chunk);
     }
 
     /// Makes `bytes` bytes from `at` available, as far as the file has them, and lends them. The
@@ -73,7 +84,7 @@ impl Window {
         self.buffer.copy_within(self.filled - kept..self.filled, 0);
         (self.start, self.filled) = (at.get(), kept);
         let wanted = bytes.max(self.chunk);
-        self.chunk = self.chunk.max(LARGEST_CHUNK.min(2 * self.chunk));
+        self.chunk = self.largest.min(2 * self.chunk);
         // Memory follows the bytes that are there, not the number that was asked for.
         while self.filled < wanted {
             let end = wanted.min(self.filled + LARGEST_STEP);
