@@ -7,17 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::engine::disk::FileId;
 use crate::engine::segment::Segment;
 use crate::format::batch::BatchHeader;
-use crate::units::Timestamp;
+use crate::units::{Offset, Timestamp};
 
 /// What is known of the segments of a log, by their number.
 #[derive(Debug, Default)]
 pub struct TimeBounds(Mutex<Vec<Option<TimeBound>>>);
 
-/// No record of the file, as far as `valid_bytes`, is newer than `newest`.
+/// No record of the file, as far as `valid_bytes` and `limit`, is newer than `newest`.
 #[derive(Clone, Copy, Debug)]
 struct TimeBound {
     id: FileId,
     valid_bytes: u64,
+    limit: Offset,
     newest: Timestamp,
 }
 
@@ -39,14 +40,16 @@ impl TimeBounds {
             bounds.resize(number + 1, None);
         }
         let (id, valid_bytes) = (segment.log.file.id, segment.valid_bytes);
-        bounds[number] = Some(TimeBound { id, valid_bytes, newest });
+        bounds[number] = Some(TimeBound { id, valid_bytes, limit: segment.limit, newest });
     }
 }
 
 impl TimeBound {
     fn is_before(&self, segment: &Segment, time: Timestamp) -> bool {
-        let same = self.id == segment.log.file.id && self.valid_bytes == segment.valid_bytes;
-        same && self.newest < time
+        self.id == segment.log.file.id
+            && self.valid_bytes == segment.valid_bytes
+            && self.limit == segment.limit
+            && self.newest < time
     }
 }
 
@@ -85,7 +88,6 @@ mod tests {
     use super::*;
     use crate::engine::disk::{DiskFile, Facts, Kind};
     use crate::engine::segment::File;
-    use crate::units::Offset;
 
     fn segment(inode: u64, bytes: u64) -> Arc<Segment> {
         let id = FileId { device: 1, inode };
@@ -111,6 +113,8 @@ mod tests {
         let grown = [segment(1, 10), segment(2, 11), segment(3, 10)];
         assert_eq!(bounds.count_before(&grown, 0, at(100)), 1);
         assert_eq!(bounds.count_before(&segments[1..], 0, at(100)), 0, "other files by now");
+        let more = Arc::new(Segment { limit: Offset::MAX.previous(), ..(*segments[0]).clone() });
+        assert_eq!(bounds.count_before(&[more], 0, at(100)), 0, "it answers for other offsets");
     }
 
     #[test]
