@@ -42,9 +42,8 @@ mod tests {
     #[test]
     fn a_signal_counts_unless_it_is_blocked_or_ignored() {
         let status = |pending, blocked, ignored| {
-            format!(
-                "Name:\tx\nSigPnd:\t{pending}\nShdPnd:\t0000000000000000\nSigBlk:\t{blocked}\nSigIgn:\t{ignored}\n"
-            )
+            let pending = format!("SigPnd:\t{pending}\nShdPnd:\t0000000000000000\n");
+            format!("Name:\tx\n{pending}SigBlk:\t{blocked}\nSigIgn:\t{ignored}\n")
         };
         assert!(is_pending(&status("0000000000000002", "0000000000000000", "0000000000000000")));
         assert!(!is_pending(&status("0000000000000002", "0000000000000002", "0000000000000000")));

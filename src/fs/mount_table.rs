@@ -132,7 +132,7 @@ mod tests {
 
     const TABLE: &[u8] = b"\
 27 1 253:0 / / rw,relatime - ext4 /dev/root rw
-36 27 0:48 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.offsetfs /data\\134x ro,user_id=1000,group_id=7
+36 27 0:48 / /mnt/a\\040b rw,nosuid shared:1 master:2 - fuse.offsetfs /data\\134x ro,user_id=1000
 37 36 0:49 / /mnt/a\\040b rw - tmpfs tmpfs rw
 38 27 253:0 /data/kafka /srv/bound rw - ext4 /dev/root rw
 half a line

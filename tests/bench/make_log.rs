@@ -277,8 +277,9 @@ struct Values {
 
 impl Values {
     fn new(value_bytes: usize) -> Values {
-        let words = "offset segment batch record leader epoch order payment user session click cart \
-                     status created shipped error warning timeout retry amount 42 3.14 true false null";
+        let words = "offset segment batch record leader epoch order payment user session click \
+                     cart status created shipped error warning timeout retry amount 42 3.14 true \
+                     false null";
         let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
         let (mut random, mut text) = (Random(0x9e37_79b9_7f4a_7c15), Vec::new());
         while text.len() < (1 << 20) + value_bytes {
