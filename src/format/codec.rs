@@ -1,5 +1,6 @@
-//! The five codecs of record batches: one enum, and decompression whose output is bounded. The
-//! libraries do the work; here is only the framing that Kafka and its clients put around them.
+//! The five codecs of record batches: one enum, and decompression whose output is bounded (for the
+//! way there see `compress.rs`). The libraries do the work; here is only the framing that Kafka and
+//! its clients put around them.
 //!
 //! Sizes that the input claims are believed only as far as the caller's limit and the best ratio of
 //! the codec allow. zstd windows are bounded at 128 MiB, the largest that level 22 uses.
@@ -38,6 +39,18 @@ impl Codec {
             3 => Codec::Lz4,
             4 => Codec::Zstd,
             other => Codec::Unknown(u8::try_from(other).unwrap_or(u8::MAX)),
+        }
+    }
+
+    /// The number on disk.
+    pub const fn number(self) -> u8 {
+        match self {
+            Codec::None => 0,
+            Codec::Gzip => 1,
+            Codec::Snappy => 2,
+            Codec::Lz4 => 3,
+            Codec::Zstd => 4,
+            Codec::Unknown(number) => number,
         }
     }
 }
@@ -175,7 +188,7 @@ fn expand_gzip(mut data: &[u8], output: &mut Output<'_>) -> Result<(), FormatErr
 
 /// First bytes of a stream of the snappy-java library. Two 32-bit numbers follow, version and least
 /// compatible version, at which we do not look: some brokers wrote them in the wrong byte order.
-const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\0";
+pub(super) const XERIAL_MAGIC: &[u8] = b"\x82SNAPPY\0";
 const XERIAL_HEADER_BYTES: usize = 16;
 
 /// A stream of blocks as snappy-java writes it, or one bare block, as some clients did.
@@ -269,6 +282,9 @@ fn expand_lz4_frame(
     }
 }
 
+/// First bytes of an LZ4 frame.
+pub(super) const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
+
 /// The outline of an LZ4 frame: magic number, descriptor and its checksum, blocks with their
 /// lengths, an end mark. All of its numbers are little-endian.
 struct Lz4Frame {
@@ -278,11 +294,10 @@ struct Lz4Frame {
 
 impl Lz4Frame {
     const LONGEST_HEADER_BYTES: usize = 19;
-    const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
     fn measure(data: &[u8]) -> Result<Lz4Frame, FormatError> {
         let flags = match data {
-            [a, b, c, d, flags, _, ..] if [*a, *b, *c, *d] == Self::MAGIC => *flags,
+            [a, b, c, d, flags, _, ..] if [*a, *b, *c, *d] == LZ4_MAGIC => *flags,
             _ => return Err(invalid("lz4", &"no frame begins here")),
         };
         let flagged = |bit: u8, bytes: usize| if flags & bit == 0 { 0 } else { bytes };
@@ -337,7 +352,7 @@ thread_local! {
 /// log2 of the largest window: 128 MiB, what level 22 writes and the default limit of the library.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// A context that holds more memory than this, because of a large window, is not kept.
-const ZSTD_KEPT_CONTEXT_BYTES: usize = 16 << 20;
+pub(super) const ZSTD_KEPT_CONTEXT_BYTES: usize = 16 << 20;
 
 /// Zstandard frames, one after the other.
 fn expand_zstd(data: &[u8], output: &mut Output<'_>) -> Result<(), FormatError> {
@@ -398,41 +413,13 @@ fn reserve_for_zstd(data: &[u8], output: &mut Output<'_>) -> bool {
     }
 }
 
-fn invalid(codec: &str, error: &dyn std::fmt::Display) -> FormatError {
+pub(super) fn invalid(codec: &str, error: &dyn std::fmt::Display) -> FormatError {
     FormatError::Invalid(format!("{codec}: {error}"))
 }
 
 #[cfg(test)]
-pub(super) fn compress(codec: Codec, data: &[u8]) -> Vec<u8> {
-    use std::io::Write;
-    match codec {
-        Codec::None | Codec::Unknown(_) => data.to_vec(),
-        Codec::Gzip => {
-            let level = flate2::Compression::default();
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-            encoder.write_all(data).unwrap();
-            encoder.finish().unwrap()
-        }
-        Codec::Snappy => {
-            let mut stream = [XERIAL_MAGIC, &[0, 0, 0, 1, 0, 0, 0, 1]].concat();
-            for block in data.chunks(32 * 1024) {
-                let block = snap::raw::Encoder::new().compress_vec(block).unwrap();
-                stream.extend(i32::try_from(block.len()).unwrap().to_be_bytes());
-                stream.extend(block);
-            }
-            stream
-        }
-        Codec::Lz4 => {
-            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-            encoder.write_all(data).unwrap();
-            encoder.finish().unwrap()
-        }
-        Codec::Zstd => zstd::encode_all(data, 3).unwrap(),
-    }
-}
-
-#[cfg(test)]
 mod tests {
+    use super::super::tests::{compressed, sample};
     use super::*;
     use proptest::prelude::*;
 
@@ -443,22 +430,12 @@ mod tests {
         decompress(codec, Magic::V2, data, &mut out, 1 << 24).map(|()| out)
     }
 
-    /// Compressible, but not trivially so.
-    fn sample(bytes: usize) -> Vec<u8> {
-        let mut state = 1u32;
-        let noise = std::iter::repeat_with(move || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            state.to_be_bytes()[0] & 0x1f
-        });
-        noise.take(bytes).collect()
-    }
-
     #[test]
     fn every_codec_gives_back_what_was_compressed_behind_what_was_there() {
         for codec in CODECS {
             for bytes in [0, 1, 100, 32 * 1024, 70_000, 1_000_000] {
                 let data = sample(bytes);
-                let compressed = compress(codec, &data);
+                let compressed = compressed(codec, &data);
                 let mut out = b"before".to_vec();
                 decompress(codec, Magic::V2, &compressed, &mut out, bytes).unwrap();
                 assert!(out == [b"before", data.as_slice()].concat(), "{codec:?} {bytes}");
@@ -472,7 +449,7 @@ mod tests {
     fn one_byte_over_the_limit_is_too_large_and_leaves_out_as_it_was() {
         for codec in CODECS {
             for bytes in [1, 1000, 70_000, 1_000_000] {
-                let compressed = compress(codec, &sample(bytes));
+                let compressed = compressed(codec, &sample(bytes));
                 let limit = bytes - 1;
                 let mut out = b"before".to_vec();
                 let result = decompress(codec, Magic::V2, &compressed, &mut out, limit);
@@ -488,7 +465,7 @@ mod tests {
     fn a_bomb_takes_no_more_memory_than_the_limit_asks_for() {
         let zeros = vec![0; 64 << 20];
         for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
-            let bomb = compress(codec, &zeros);
+            let bomb = compressed(codec, &zeros);
             let mut out = Vec::new();
             let result = decompress(codec, Magic::V2, &bomb, &mut out, 1 << 20);
             assert_eq!(result, Err(FormatError::TooLarge { limit: 1 << 20 }), "{codec:?}");
@@ -500,7 +477,7 @@ mod tests {
     fn no_prefix_of_compressed_data_passes_for_the_whole() {
         for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
             let data = sample(500);
-            let compressed = compress(codec, &data);
+            let compressed = compressed(codec, &data);
             // A snappy stream has no end mark: it may stop after any block.
             let allowed = if codec == Codec::Snappy { Some(16) } else { None };
             for length in (0..compressed.len()).filter(|length| Some(*length) != allowed) {
@@ -514,7 +491,7 @@ mod tests {
     #[test]
     fn concatenated_members_frames_and_streams_are_read_to_the_end() {
         for codec in CODECS {
-            let twice = [compress(codec, b"first "), compress(codec, b"second")].concat();
+            let twice = [compressed(codec, b"first "), compressed(codec, b"second")].concat();
             assert_eq!(expanded(codec, &twice).unwrap(), b"first second", "{codec:?}");
         }
     }
@@ -522,7 +499,7 @@ mod tests {
     #[test]
     fn garbage_after_the_last_frame_is_an_error() {
         for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
-            let data = [compress(codec, b"data").as_slice(), b"\x01garbage"].concat();
+            let data = [compressed(codec, b"data").as_slice(), b"\x01garbage"].concat();
             assert!(matches!(expanded(codec, &data), Err(FormatError::Invalid(_))), "{codec:?}");
         }
     }
@@ -530,7 +507,7 @@ mod tests {
     /// Redpanda wrote the two version fields in little-endian order; the lengths never.
     #[test]
     fn snappy_versions_of_either_byte_order_are_accepted() {
-        let mut stream = compress(Codec::Snappy, b"data");
+        let mut stream = compressed(Codec::Snappy, b"data");
         stream[8..16].copy_from_slice(&[1, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(expanded(Codec::Snappy, &stream).unwrap(), b"data");
     }
@@ -630,7 +607,7 @@ mod tests {
     /// kafka-behaviours row 18 (`AbstractLegacyRecordBatchTest.testZStdCompressionTypeWithV0OrV1`).
     #[test]
     fn zstd_is_refused_in_legacy_messages() {
-        let compressed = compress(Codec::Zstd, b"data");
+        let compressed = compressed(Codec::Zstd, b"data");
         for magic in [Magic::V0, Magic::V1] {
             let result = decompress(Codec::Zstd, magic, &compressed, &mut Vec::new(), 100);
             assert!(matches!(result, Err(FormatError::Invalid(_))));
@@ -664,7 +641,7 @@ mod tests {
             which in 1..CODECS.len(),
             changes in proptest::collection::vec((0..3000usize, any::<u8>()), 1..4),
         ) {
-            let mut compressed = compress(CODECS[which], &data);
+            let mut compressed = compressed(CODECS[which], &data);
             for (at, byte) in changes {
                 let at = at % compressed.len();
                 compressed[at] = byte;

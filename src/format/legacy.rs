@@ -99,7 +99,7 @@ fn read_bytes(data: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
 mod tests {
     use super::super::tests::*;
     use super::*;
-    use crate::format::codec::{Codec, compress};
+    use crate::format::codec::Codec;
     use proptest::prelude::*;
 
     /// A message with a valid checksum; `timestamp` counts in magic 1 only.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn wrapper_of(magic: u8, attributes: u8, offset: i64, timestamp: i64, inner: &[u8]) -> Vec<u8> {
-        let compressed = compress(Codec::from_attributes(attributes.into()), inner);
+        let compressed = compressed(Codec::from_attributes(attributes.into()), inner);
         message(magic, attributes, offset, timestamp, Some(&compressed))
     }
 

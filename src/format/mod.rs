@@ -1,5 +1,5 @@
-//! The on-disk format: bytes to values. No files, no clock, no threads, no logging; every parser
-//! takes a slice and may be fed anything.
+//! The on-disk format: bytes to values, and values to bytes. No files, no clock, no threads, no
+//! logging; every parser takes a slice and may be fed anything.
 //!
 //! This page is the format. Facts were read in Kafka's source and checked against bytes that its
 //! own classes wrote (the tests of this room hold them). Numbers are big-endian two's complement,
@@ -99,12 +99,15 @@
 //!
 //! # Compressed records
 //!
-//! | codec | framing |
+//! | codec | framing that is read |
 //! |---|---|
 //! | gzip | members, one after the other |
 //! | snappy | `82 "SNAPPY" 00`, two 32-bit versions, then blocks: 32-bit length, bare snappy block; such a stream may follow another; or one bare block without any of this |
 //! | lz4 | LZ4 frames. In magic 0 their header checksum is wrong (it covers the magic number too) and not looked at |
 //! | zstd | Zstandard frames; in magic 2 only |
+//!
+//! Written is one gzip member; one stream of snappy blocks of 32 KiB; one LZ4 frame of independent
+//! blocks of 64 KiB, without checksums and content size; one Zstandard frame without checksum.
 //!
 //! # Index files
 //!
@@ -138,7 +141,7 @@
 //! |---|---|
 //! | `recovery-point-offset-checkpoint` and other offset checkpoints | `0`, number of entries, then `<topic> <partition> <offset>` on each line |
 //! | `leader-epoch-checkpoint` | `0`, number of entries, then `<epoch> <start offset>` on each line |
-//! | `partition.metadata` | `version: 0`, then `topic_id: <id>` |
+//! | `partition.metadata` | `version: 0`, then `topic_id: <id>` without a newline behind it |
 //! | `meta.properties` | `version`, `cluster.id`, `node.id` (`broker.id` in version 0), `directory.id` |
 //! | `.kafka_cleanshutdown` | `{"version":0,"brokerEpoch":<n>}`, or nothing; its being there is what counts |
 //!
@@ -148,6 +151,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod codec;
+pub mod compress;
 pub mod index;
 pub mod legacy;
 pub mod metadata;
@@ -215,6 +219,7 @@ mod tests {
     use super::FormatError;
     use super::batch::{BatchHeader, Magic};
     use super::codec::{self, Codec};
+    use super::compress::compress;
     use super::legacy;
     use super::record::Cursor;
 
@@ -325,6 +330,23 @@ mod tests {
     ) -> Seen {
         let bytes = |text: &str| text.as_bytes().to_vec();
         (offset, timestamp, key.map(bytes), value.map(bytes), Vec::new())
+    }
+
+    /// Compressible, but not trivially so.
+    pub(super) fn sample(bytes: usize) -> Vec<u8> {
+        let mut state = 1u32;
+        let noise = std::iter::repeat_with(move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0] & 0x1f
+        });
+        noise.take(bytes).collect()
+    }
+
+    /// `data` as a writer stores it under `codec`.
+    pub(super) fn compressed(codec: Codec, data: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        compress(codec, None, data, &mut out).unwrap();
+        out
     }
 
     /// The records of `batch`, one whole entry of a log file, after its checksum was looked at.

@@ -217,7 +217,7 @@ impl<'a> Headers<'a> {
 mod tests {
     use super::super::tests::*;
     use super::*;
-    use crate::format::codec::{Codec, compress};
+    use crate::format::codec::Codec;
     use proptest::prelude::*;
 
     fn three_records() -> Vec<Seen> {
@@ -394,7 +394,7 @@ mod tests {
             codec in 0..5_u8,
         ) {
             let mut batch = batch_of(&body, count);
-            let compressed = compress(Codec::from_attributes(codec.into()), &body);
+            let compressed = compressed(Codec::from_attributes(codec.into()), &body);
             batch.truncate(61);
             batch.extend(compressed);
             let length = i32::try_from(batch.len() - 12).unwrap();

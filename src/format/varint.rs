@@ -61,6 +61,60 @@ fn read_groups(data: &[u8], longest: usize) -> Option<(u64, &[u8])> {
     None
 }
 
+/// Appends `number` as a 32-bit varint.
+#[inline]
+pub fn write_varint(out: &mut Vec<u8>, number: i32) {
+    write_groups(out, u64::from(zig_zagged_32(number)));
+}
+
+/// Appends `number` as a 64-bit varint.
+#[inline]
+pub fn write_varlong(out: &mut Vec<u8>, number: i64) {
+    write_groups(out, zig_zagged_64(number));
+}
+
+/// Bytes of `number` as a 32-bit varint: 1 to 5.
+#[inline]
+pub const fn varint_bytes(number: i32) -> usize {
+    groups_count(zig_zagged_32(number) as u64)
+}
+
+/// Bytes of `number` as a 64-bit varint: 1 to 10.
+#[inline]
+pub const fn varlong_bytes(number: i64) -> usize {
+    groups_count(zig_zagged_64(number))
+}
+
+#[inline]
+fn write_groups(out: &mut Vec<u8>, mut raw: u64) {
+    while raw >= 0x80 {
+        out.push(low_byte(raw) | 0x80);
+        raw >>= 7;
+    }
+    out.push(low_byte(raw));
+}
+
+#[inline]
+const fn low_byte(raw: u64) -> u8 {
+    raw.to_be_bytes()[7]
+}
+
+#[inline]
+const fn groups_count(raw: u64) -> usize {
+    let bits = u64::BITS - (raw | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+#[inline]
+const fn zig_zagged_32(number: i32) -> u32 {
+    ((number << 1) ^ (number >> 31)).cast_unsigned()
+}
+
+#[inline]
+const fn zig_zagged_64(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)).cast_unsigned()
+}
+
 #[inline]
 fn zig_zag_32(raw: u32) -> i32 {
     (raw >> 1).cast_signed() ^ -(raw & 1).cast_signed()
@@ -74,10 +128,25 @@ fn zig_zag_64(raw: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn varint(number: i32) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_varint(&mut out, number);
+        assert_eq!(out.len(), varint_bytes(number), "{number}");
+        out
+    }
+
+    fn varlong(number: i64) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_varlong(&mut out, number);
+        assert_eq!(out.len(), varlong_bytes(number), "{number}");
+        out
+    }
 
     /// kafka-behaviours row 1 (`ByteUtilsTest.testVarintSerde`).
     #[test]
-    fn the_table_of_kafkas_test_reads_back() {
+    fn the_table_of_kafkas_test_is_written_and_reads_back() {
         let rows: [(i32, &[u8]); 16] = [
             (0, &[0]),
             (-1, &[1]),
@@ -100,6 +169,8 @@ mod tests {
             let data = [bytes, &[7, 0x80]].concat();
             assert_eq!(read_varint(&data), Some((number, &[7, 0x80][..])));
             assert_eq!(read_varlong(&data), Some((i64::from(number), &[7, 0x80][..])));
+            assert_eq!(varint(number), bytes);
+            assert_eq!(varlong(i64::from(number)), bytes);
         }
     }
 
@@ -117,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn every_length_of_a_number_reads_back_at_both_of_its_ends() {
+        for bits in 0..63 {
+            for number in [(1_i64 << bits) - 1, 1 << bits, -(1 << bits), !(1 << bits)] {
+                assert_eq!(read_varlong(&varlong(number)), Some((number, &[][..])));
+            }
+        }
+        assert_eq!((varlong_bytes(i64::MAX), varlong_bytes(i64::MIN)), (10, 10));
+    }
+
+    #[test]
     fn unfinished_and_overlong_numbers_are_none() {
         assert_eq!(read_varint(&[]), None);
         assert_eq!(read_varint(&[0x80, 0x80]), None);
@@ -126,5 +207,15 @@ mod tests {
             read_varlong(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
             Some((i64::MIN, &[][..]))
         );
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_read_back(int: i32, long: i64, behind: Vec<u8>) {
+            let bytes = [varint(int), behind.clone()].concat();
+            prop_assert_eq!(read_varint(&bytes), Some((int, behind.as_slice())));
+            let bytes = [varlong(long), behind.clone()].concat();
+            prop_assert_eq!(read_varlong(&bytes), Some((long, behind.as_slice())));
+        }
     }
 }
