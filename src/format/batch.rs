@@ -1,7 +1,8 @@
-//! Batch headers: what one entry of a `.log` file says of itself, in all three magics.
+//! Batch headers: what one entry of a `.log` file says of itself, in all three magics; and the two
+//! fields that may change after it was made.
 
 use super::codec::Codec;
-use super::{FormatError, field_i16, field_i32, field_i64};
+use super::{FormatError, field_i16, field_i32, field_i64, set_field};
 use crate::units::{LeaderEpoch, Offset, Timestamp};
 
 /// Bytes of every entry that its size field does not count: offset and size.
@@ -269,9 +270,45 @@ fn timestamp_type(attributes: i16) -> TimestampType {
     if attributes & 8 == 0 { TimestampType::Create } else { TimestampType::LogAppend }
 }
 
+/// Gives a magic 2 batch, whose header is in `batch`, another base offset, and so moves all of its
+/// records. The checksum does not cover it. Fails, and changes nothing, on anything that is no such
+/// header, and where the last offset would pass 2^63-1.
+pub fn set_base_offset(batch: &mut [u8], base_offset: Offset) -> Result<(), FormatError> {
+    let header = magic_2_header(batch)?;
+    let delta = header.last_offset.get() - header.base_offset.get();
+    if base_offset.checked_add(delta).is_none() {
+        let reason = format!("last offset delta {delta} after base offset {base_offset}");
+        return Err(FormatError::Invalid(reason));
+    }
+    set_field(batch, 0, base_offset.get().to_be_bytes());
+    Ok(())
+}
+
+/// Gives a magic 2 batch, whose header is in `batch`, another leader epoch. The checksum does not
+/// cover it. Fails, and changes nothing, on anything that is no such header.
+pub fn set_leader_epoch(batch: &mut [u8], epoch: Option<LeaderEpoch>) -> Result<(), FormatError> {
+    magic_2_header(batch)?;
+    set_field(batch, 12, epoch.map_or(-1, LeaderEpoch::get).to_be_bytes());
+    Ok(())
+}
+
+fn magic_2_header(batch: &[u8]) -> Result<BatchHeader, FormatError> {
+    let header = BatchHeader::parse(batch)?;
+    if header.magic != Magic::V2 {
+        let reason = format!("a batch of magic {}, expected 2", header.magic.number());
+        return Err(FormatError::Invalid(reason));
+    }
+    Ok(header)
+}
+
 /// A timestamp field; -1 is "none" (format page, "Timestamp semantics").
 pub(super) fn timestamp(raw: i64) -> Option<Timestamp> {
     (raw != -1).then(|| Timestamp::from_millis(raw))
+}
+
+/// What a timestamp field holds; the way back of [`timestamp`].
+pub(super) fn millis(timestamp: Option<Timestamp>) -> i64 {
+    timestamp.map_or(-1, Timestamp::millis)
 }
 
 #[cfg(test)]
@@ -388,6 +425,45 @@ mod tests {
         let header = BatchHeader::parse(&batch).unwrap();
         let sequences = [100, 101, 102].map(|raw| header.sequence_of(offset(raw)));
         assert_eq!(sequences, [i32::MAX - 1, i32::MAX, 0]);
+    }
+
+    #[test]
+    fn offset_and_epoch_are_set_in_place_under_the_same_checksum() {
+        for digits in [PLAIN, GZIP, EMPTY, COMMIT] {
+            let mut batch = hex(digits);
+            let before = header(digits);
+            let moved = 4_000_000_000_000 - before.base_offset.get();
+            set_base_offset(&mut batch, offset(4_000_000_000_000)).unwrap();
+            set_leader_epoch(&mut batch, LeaderEpoch::new(i32::MAX)).unwrap();
+            let expected = BatchHeader {
+                base_offset: before.base_offset.checked_add(moved).unwrap(),
+                last_offset: before.last_offset.checked_add(moved).unwrap(),
+                leader_epoch: LeaderEpoch::new(i32::MAX),
+                ..before.clone()
+            };
+            assert_eq!(BatchHeader::parse(&batch), Ok(expected));
+            set_base_offset(&mut batch, before.base_offset).unwrap();
+            set_leader_epoch(&mut batch, before.leader_epoch).unwrap();
+            assert_eq!(batch, hex(digits));
+            set_leader_epoch(&mut batch, None).unwrap();
+            assert_eq!(BatchHeader::parse(&batch).unwrap().leader_epoch, None);
+        }
+    }
+
+    /// Byte 12 of a legacy message is its checksum.
+    #[test]
+    fn what_is_no_whole_header_of_magic_2_is_not_patched() {
+        let last = offset(i64::MAX - 1);
+        for batch in [hex(TWO_V0), hex(WRAPPER_V1_GZIP), hex(PLAIN)[..60].to_vec()] {
+            let mut patched = batch.clone();
+            assert!(set_base_offset(&mut patched, last).is_err());
+            assert!(set_leader_epoch(&mut patched, LeaderEpoch::new(1)).is_err());
+            assert_eq!(patched, batch);
+        }
+        let mut batch = hex(PLAIN);
+        assert!(set_base_offset(&mut batch, last).is_err());
+        assert_eq!(batch, hex(PLAIN));
+        assert!(set_base_offset(&mut batch, offset(i64::MAX - 2)).is_ok());
     }
 
     /// kafka-behaviours row 4 (`DefaultRecordBatchTest.testInvalidCrc`).

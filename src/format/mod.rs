@@ -149,6 +149,7 @@
 //! bytes in URL-safe base64 without padding.
 
 pub mod batch;
+pub mod builder;
 pub mod checkpoint;
 pub mod codec;
 pub mod compress;
@@ -209,6 +210,16 @@ macro_rules! big_endian_field {
 big_endian_field!(field_i16, i16);
 big_endian_field!(field_i32, i32);
 big_endian_field!(field_i64, i64);
+
+/// Writes a field at byte `at` of `data`, which must reach that far.
+#[inline]
+pub(crate) fn set_field<const BYTES: usize>(data: &mut [u8], at: usize, field: [u8; BYTES]) {
+    let place = data.get_mut(at..).and_then(|rest| rest.first_chunk_mut());
+    debug_assert!(place.is_some(), "no room for {BYTES} bytes at {at}");
+    if let Some(place) = place {
+        *place = field;
+    }
+}
 
 #[cfg(test)]
 mod tests {
