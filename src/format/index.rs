@@ -1,10 +1,11 @@
-//! Offset, time and transaction indexes, looked at where they lie (format page, "Index files").
+//! Offset, time and transaction indexes, looked at where they lie, and their entries as they are
+//! written (format page, "Index files").
 //!
 //! An index is a hint. Nothing here fails on wrong bytes: a search in garbage ends and answers
 //! something, and the batch found there decides. Only the transaction index is an answer of its
 //! own, so that one is parsed whole or refused.
 
-use super::{FormatError, field_i16, field_i32, field_i64};
+use super::{FormatError, field_i16, field_i32, field_i64, set_field};
 use crate::units::{Offset, Position, Timestamp};
 
 /// Bytes of one entry of a `.index`.
@@ -31,6 +32,30 @@ pub struct TimeIndexEntry {
     pub timestamp: Timestamp,
     /// Last offset of the batch that holds it.
     pub offset: Offset,
+}
+
+impl IndexEntry {
+    /// The entry as it is stored in the segment that begins at `base`. `None` where the offset is
+    /// below it or 2^31 and more above it, or the position is beyond 2^31-1.
+    #[inline]
+    pub fn to_bytes(self, base: Offset) -> Option<[u8; OFFSET_ENTRY_BYTES]> {
+        let mut bytes = [0; OFFSET_ENTRY_BYTES];
+        set_field(&mut bytes, 0, relative(base, self.offset)?.to_be_bytes());
+        set_field(&mut bytes, 4, i32::try_from(self.position.get()).ok()?.to_be_bytes());
+        Some(bytes)
+    }
+}
+
+impl TimeIndexEntry {
+    /// The entry as it is stored in the segment that begins at `base`. `None` where the offset is
+    /// below it or 2^31 and more above it.
+    #[inline]
+    pub fn to_bytes(self, base: Offset) -> Option<[u8; TIME_ENTRY_BYTES]> {
+        let mut bytes = [0; TIME_ENTRY_BYTES];
+        set_field(&mut bytes, 0, self.timestamp.millis().to_be_bytes());
+        set_field(&mut bytes, 8, relative(base, self.offset)?.to_be_bytes());
+        Some(bytes)
+    }
 }
 
 /// The bytes of an offset index and what its offsets are relative to.
@@ -139,6 +164,10 @@ fn absolute(base: Offset, delta: i32) -> Option<Offset> {
     if delta < 0 { None } else { base.checked_add(i64::from(delta)) }
 }
 
+fn relative(base: Offset, offset: Offset) -> Option<i32> {
+    i32::try_from(offset.get() - base.get()).ok().filter(|&delta| delta >= 0)
+}
+
 /// The least number below `count` for which `is_below` fails; some number up to `count` if it does
 /// not hold for a beginning of them.
 fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
@@ -187,6 +216,18 @@ pub struct AbortedTransaction {
     pub last_offset: Offset,
     /// The last stable offset right after the marker.
     pub last_stable_offset: Offset,
+}
+
+impl AbortedTransaction {
+    /// The entry as it is stored.
+    pub fn to_bytes(self) -> [u8; TXN_ENTRY_BYTES] {
+        let mut bytes = [0; TXN_ENTRY_BYTES];
+        set_field(&mut bytes, 2, self.producer_id.to_be_bytes());
+        set_field(&mut bytes, 10, self.first_offset.get().to_be_bytes());
+        set_field(&mut bytes, 18, self.last_offset.get().to_be_bytes());
+        set_field(&mut bytes, 26, self.last_stable_offset.get().to_be_bytes());
+        bytes
+    }
 }
 
 /// All entries of a `.txnindex`, in the order of their markers. A partial entry at the end is
@@ -275,15 +316,42 @@ mod tests {
 
     /// Annex A19 of the format facts.
     #[test]
-    fn an_index_that_kafka_wrote_is_read() {
+    fn an_index_that_kafka_wrote_is_read_and_written() {
         let bytes = hex("000000020000008a0000000400000114000000060000019e");
         let index = OffsetIndex::new(offset(40), &bytes);
         let all: Vec<_> = index.iter().map(|entry| found(Some(entry)).unwrap()).collect();
         assert_eq!(all, [(42, 138), (44, 276), (46, 414)]);
+        let written = index.iter().flat_map(|entry| entry.to_bytes(offset(40)).unwrap());
+        assert_eq!(written.collect::<Vec<_>>(), bytes);
         let bytes = hex("000000000000021e00000002000000000000038400000004");
         let index = TimeIndex::new(offset(40), &bytes);
         let all: Vec<_> = index.iter().map(|entry| found_time(Some(entry)).unwrap()).collect();
         assert_eq!(all, [(542, 42), (900, 44)]);
+        let written = index.iter().flat_map(|entry| entry.to_bytes(offset(40)).unwrap());
+        assert_eq!(written.collect::<Vec<_>>(), bytes);
+    }
+
+    #[test]
+    fn entries_that_do_not_fit_in_their_segment_are_none() {
+        let last = i64::from(i32::MAX);
+        for (raw, at, fits) in [
+            (40, 0, true),
+            (40 + last, u64::from(i32::MAX.unsigned_abs()), true),
+            (39, 0, false),
+            (0, 0, false),
+            (41 + last, 0, false),
+            (i64::MAX, 0, false),
+            (40, 1 << 31, false),
+            (40, u64::MAX, false),
+        ] {
+            let entry = IndexEntry { offset: offset(raw), position: Position::new(at) };
+            assert_eq!(entry.to_bytes(offset(40)).is_some(), fits, "{entry:?}");
+            if at == 0 {
+                let timestamp = Timestamp::from_millis(7);
+                let entry = TimeIndexEntry { timestamp, offset: offset(raw) };
+                assert_eq!(entry.to_bytes(offset(40)).is_some(), fits, "{entry:?}");
+            }
+        }
     }
 
     #[test]
@@ -389,10 +457,11 @@ mod tests {
 
     /// Annex A18 of the format facts.
     #[test]
-    fn an_aborted_transaction_that_kafka_wrote_is_read() {
+    fn an_aborted_transaction_that_kafka_wrote_is_read_and_written() {
         let bytes = hex("000000000000000000090000000000000064000000000000006e000000000000005a");
         let expected = aborted(9, 100, 110, 90);
         assert_eq!(parse_txn_index(&bytes), Ok(vec![expected]));
+        assert_eq!(expected.to_bytes(), *bytes);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 0x80 >> (bit % 8);
@@ -484,6 +553,21 @@ mod tests {
             let expected = deltas.iter().rev().find(|&&delta| 50 + i64::from(delta) <= target);
             let expected = expected.map(|&delta| 50 + i64::from(delta));
             prop_assert_eq!(index.floor(offset(target)).map(|entry| entry.offset.get()), expected);
+        }
+
+        #[test]
+        fn entries_read_back(base in 0..i64::MAX / 2, delta in 0..i32::MAX, other in 0..i32::MAX) {
+            let (base, at) = (offset(base), u64::from(other.unsigned_abs()));
+            let last = base.checked_add(i64::from(delta)).unwrap();
+            let entry = IndexEntry { offset: last, position: Position::new(at) };
+            let bytes = entry.to_bytes(base).unwrap();
+            prop_assert_eq!(OffsetIndex::new(base, &bytes).get(0), Some(entry));
+            let timestamp = Timestamp::from_millis(base.get() - i64::from(other));
+            let entry = TimeIndexEntry { timestamp, offset: last };
+            let bytes = entry.to_bytes(base).unwrap();
+            prop_assert_eq!(TimeIndex::new(base, &bytes).get(0), Some(entry));
+            let entry = aborted(i64::from(other), base.get(), last.get(), i64::from(delta));
+            prop_assert_eq!(parse_txn_index(&entry.to_bytes()), Ok(vec![entry]));
         }
     }
 }
