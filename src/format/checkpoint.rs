@@ -2,6 +2,7 @@
 //! topic id, identity of the directory, clean-shutdown marker (format page, "Text files").
 //!
 //! All are read by Kafka's own rules: what a broker refuses is an error here, with the line named.
+//! They are written to the byte as a broker writes them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,6 +17,21 @@ use crate::units::{LeaderEpoch, Offset};
 /// 16 bytes that name a topic or a data directory; shown in 22 characters of URL-safe base64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);
+
+impl Uuid {
+    /// A new id out of 16 random bytes, by Kafka's rules: a UUID of version 4, which none of the
+    /// ids is that Kafka reserves, and shown without a dash in front, which tools would take for
+    /// an option.
+    pub const fn from_random(mut bytes: [u8; 16]) -> Uuid {
+        const DASH: u8 = 62 << 2;
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        if bytes[0] & 0xfc == DASH {
+            bytes[0] ^= 0x80;
+        }
+        Uuid(bytes)
+    }
+}
 
 impl FromStr for Uuid {
     type Err = FormatError;
@@ -60,6 +76,14 @@ pub fn parse_offset_checkpoint(bytes: &[u8]) -> Result<Vec<OffsetCheckpoint>, Fo
     })
 }
 
+/// An offset checkpoint of these lines; Kafka asks for no order.
+pub fn write_offset_checkpoint(entries: &[OffsetCheckpoint]) -> String {
+    let line = |OffsetCheckpoint { partition, offset }: &OffsetCheckpoint| {
+        format!("{} {} {offset}\n", partition.topic(), partition.partition())
+    };
+    write_entries(entries, line)
+}
+
 /// One line of a `leader-epoch-checkpoint`: records from `start` on were written under `epoch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochStart {
@@ -76,6 +100,16 @@ pub fn parse_leader_epochs(bytes: &[u8]) -> Result<Vec<EpochStart>, FormatError>
         let start = Offset::new(number(start)?).ok_or_else(|| negative("offset", start))?;
         Ok(EpochStart { epoch, start })
     })
+}
+
+/// A `leader-epoch-checkpoint` of these lines, which must be in the order of their epochs.
+pub fn write_leader_epochs(entries: &[EpochStart]) -> String {
+    write_entries(entries, |EpochStart { epoch, start }| format!("{epoch} {start}\n"))
+}
+
+fn write_entries<T>(entries: &[T], line: impl Fn(&T) -> String) -> String {
+    let head = format!("0\n{}\n", entries.len());
+    std::iter::once(head).chain(entries.iter().map(line)).collect()
 }
 
 /// A checkpoint whose entries have `N` fields: a line with version 0, a line with the number of
@@ -129,6 +163,11 @@ pub fn parse_partition_metadata(bytes: &[u8]) -> Result<Uuid, FormatError> {
         return Err(FormatError::invalid("line 2: the topic id is all zeros"));
     }
     Ok(id)
+}
+
+/// A `partition.metadata` with this id.
+pub fn write_partition_metadata(topic_id: Uuid) -> String {
+    format!("version: 0\ntopic_id: {topic_id}")
 }
 
 /// What follows `key`, a colon and white space on `line`.
@@ -210,6 +249,11 @@ pub fn parse_clean_shutdown(bytes: &[u8]) -> Result<Option<i64>, FormatError> {
     Ok((marker.broker_epoch >= 0).then_some(marker.broker_epoch))
 }
 
+/// A `.kafka_cleanshutdown` with this broker epoch, if one is known.
+pub fn write_clean_shutdown(broker_epoch: Option<i64>) -> String {
+    format!(r#"{{"version":0,"brokerEpoch":{}}}"#, broker_epoch.unwrap_or(-1))
+}
+
 fn utf8(bytes: &[u8]) -> Result<&str, FormatError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let good = bytes.get(..error.valid_up_to()).unwrap_or_default();
@@ -254,6 +298,18 @@ mod tests {
         let two = offsets("0\n2\nfoo-bar 0 5\nb.c  12\t9223372036854775807");
         assert_eq!(two, Ok(vec![("foo-bar-0".to_owned(), 5), ("b.c-12".to_owned(), i64::MAX)]));
         assert_eq!(epochs("0\n2\n0 1\n3 25\n"), Ok(vec![(0, 1), (3, 25)]));
+    }
+
+    #[test]
+    fn checkpoints_are_written_as_kafka_writes_them() {
+        for text in ["0\n0\n", "0\n1\nfoo 1 5\n", "0\n2\nb.c-d 12 9223372036854775807\na 0 0\n"] {
+            let entries = parse_offset_checkpoint(text.as_bytes()).unwrap();
+            assert_eq!(write_offset_checkpoint(&entries), text);
+        }
+        for text in ["0\n0\n", "0\n2\n0 1\n3 25\n"] {
+            let entries = parse_leader_epochs(text.as_bytes()).unwrap();
+            assert_eq!(write_leader_epochs(&entries), text);
+        }
     }
 
     /// kafka-behaviours row 150
@@ -305,6 +361,24 @@ mod tests {
         ] {
             assert_eq!(parse_partition_metadata(text.as_bytes()), Ok(id));
         }
+        let text = "version: 0\ntopic_id: AAAAAAAAAAEAAAAAAAAAAg";
+        assert_eq!(write_partition_metadata(id), text);
+    }
+
+    #[test]
+    fn a_new_id_is_neither_reserved_nor_begins_with_a_dash() {
+        for first in 0..=u8::MAX {
+            for rest in [0, 0x55, 0xff] {
+                let mut bytes = [rest; 16];
+                bytes[0] = first;
+                let id = Uuid::from_random(bytes);
+                assert!(!id.to_string().starts_with('-'), "{first:x}");
+                assert_eq!((id.0[6] >> 4, id.0[8] >> 6), (4, 2));
+                assert_eq!(id.0[9..], bytes[9..]);
+            }
+        }
+        let shown = Uuid::from_random([0xf8; 16]).to_string();
+        assert_eq!(shown, "ePj4-Pj4SPi4-Pj4-Pj4-A");
     }
 
     #[test]
@@ -360,8 +434,14 @@ mod tests {
         assert_eq!(epoch(r#"{"version":0,"brokerEpoch":10,"unknown":123}"#), Ok(Some(10)));
         assert_eq!(epoch(r#"{"version":0,"brokerEpoch":-1}"#), Ok(None));
         assert_eq!(epoch(""), Ok(None));
+        assert_eq!(write_clean_shutdown(Some(10)), r#"{"version":0,"brokerEpoch":10}"#);
+        assert_eq!(write_clean_shutdown(None), r#"{"version":0,"brokerEpoch":-1}"#);
         assert!(epoch("{}").is_err());
         assert!(epoch("10").is_err());
+    }
+
+    fn line() -> impl Strategy<Value = (String, i32, i64)> {
+        ("[a-zA-Z0-9_-]{1,30}", 0..i32::MAX, 0..=i64::MAX)
     }
 
     proptest! {
@@ -379,6 +459,38 @@ mod tests {
         #[test]
         fn ids_read_back(bytes: [u8; 16]) {
             prop_assert_eq!(Uuid(bytes).to_string().parse(), Ok(Uuid(bytes)));
+        }
+
+        #[test]
+        fn checkpoints_read_back(
+            lines in proptest::collection::vec(line(), 0..9),
+        ) {
+            let offset = |raw| Offset::new(raw).unwrap();
+            let entries: Vec<_> = lines
+                .iter()
+                .map(|(topic, number, raw)| OffsetCheckpoint {
+                    partition: TopicPartition::new(topic, number.unsigned_abs()).unwrap(),
+                    offset: offset(*raw),
+                })
+                .collect();
+            let text = write_offset_checkpoint(&entries);
+            prop_assert_eq!(parse_offset_checkpoint(text.as_bytes()), Ok(entries));
+            let entries: Vec<_> = lines
+                .iter()
+                .map(|(_, number, raw)| EpochStart {
+                    epoch: LeaderEpoch::new(*number).unwrap(),
+                    start: offset(*raw),
+                })
+                .collect();
+            let text = write_leader_epochs(&entries);
+            prop_assert_eq!(parse_leader_epochs(text.as_bytes()), Ok(entries));
+        }
+
+        #[test]
+        fn new_ids_read_back_from_the_metadata(bytes: [u8; 16]) {
+            let id = Uuid::from_random(bytes);
+            let text = write_partition_metadata(id);
+            prop_assert_eq!(parse_partition_metadata(text.as_bytes()), Ok(id));
         }
     }
 }
