@@ -1,7 +1,8 @@
 //! Producer snapshots: what a broker knew of each producer before some offset (format page,
 //! "Producer snapshots"). A file with anything wrong is worth nothing as a whole, as for a broker.
 
-use super::{FormatError, field_i16, field_i32, field_i64};
+use super::batch::millis;
+use super::{FormatError, field_i16, field_i32, field_i64, set_field};
 use crate::units::{Offset, Timestamp};
 
 /// Bytes before the entries: version, checksum, number of entries.
@@ -75,6 +76,36 @@ pub fn parse_snapshot(bytes: &[u8]) -> Result<Vec<ProducerState>, FormatError> {
     entries.chunks_exact(ENTRY_BYTES).map(parse_producer).collect()
 }
 
+/// A `.snapshot` of these producers, in this order.
+pub fn write_snapshot(producers: &[ProducerState]) -> Vec<u8> {
+    let count = i32::try_from(producers.len()).unwrap_or(i32::MAX);
+    let mut bytes = vec![0; HEADER_BYTES];
+    set_field(&mut bytes, 0, 1_i16.to_be_bytes());
+    set_field(&mut bytes, 6, count.to_be_bytes());
+    bytes.extend(producers.iter().flat_map(write_producer));
+    let checksum = crc32c::crc32c(bytes.get(CHECKSUM_START..).unwrap_or_default());
+    set_field(&mut bytes, 2, checksum.to_be_bytes());
+    bytes
+}
+
+fn write_producer(producer: &ProducerState) -> [u8; ENTRY_BYTES] {
+    let (last_sequence, last_offset, offset_delta) = match producer.last_batch {
+        Some(batch) => (batch.last_sequence, batch.last_offset.get(), batch.offset_delta),
+        None => (-1, -1, 0),
+    };
+    let current_txn_first_offset = producer.current_txn_first_offset.map_or(-1, Offset::get);
+    let mut entry = [0; ENTRY_BYTES];
+    set_field(&mut entry, 0, producer.producer_id.to_be_bytes());
+    set_field(&mut entry, 8, producer.producer_epoch.to_be_bytes());
+    set_field(&mut entry, 10, last_sequence.to_be_bytes());
+    set_field(&mut entry, 14, last_offset.to_be_bytes());
+    set_field(&mut entry, 22, offset_delta.to_be_bytes());
+    set_field(&mut entry, 26, millis(producer.last_timestamp).to_be_bytes());
+    set_field(&mut entry, 34, producer.coordinator_epoch.to_be_bytes());
+    set_field(&mut entry, 38, current_txn_first_offset.to_be_bytes());
+    entry
+}
+
 fn parse_producer(entry: &[u8]) -> Result<ProducerState, FormatError> {
     let last_sequence = field_i32(entry, 10)?;
     let offset_delta = field_i32(entry, 22)?;
@@ -111,8 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_kafka_wrote_is_read() {
+    fn a_snapshot_that_kafka_wrote_is_read_and_written() {
         let producers = parse_snapshot(&hex(WRITTEN_BY_KAFKA)).unwrap();
+        assert_eq!(write_snapshot(&producers), hex(WRITTEN_BY_KAFKA));
         let [first, second] = producers.as_slice() else { panic!("{producers:?}") };
         let last_offset = Offset::new(2).unwrap();
         let last_batch = LastBatch { last_sequence: 1, last_offset, offset_delta: 3 };
@@ -169,9 +201,44 @@ mod tests {
     fn an_empty_snapshot_has_no_producers() {
         let empty = with_checksum(hex("00010000000000000000"));
         assert_eq!(parse_snapshot(&empty), Ok(vec![]));
+        assert_eq!(write_snapshot(&[]), empty);
+    }
+
+    fn producer() -> impl Strategy<Value = ProducerState> {
+        let offset = || (0..=i64::MAX).prop_map(|raw| Offset::new(raw).unwrap());
+        let batch = (any::<i32>(), offset(), any::<i32>()).prop_map(
+            |(last_sequence, last_offset, offset_delta)| LastBatch {
+                last_sequence,
+                last_offset,
+                offset_delta,
+            },
+        );
+        let time = (0..i64::MAX).prop_map(Timestamp::from_millis);
+        let options = (
+            proptest::option::of(batch),
+            proptest::option::of(time),
+            proptest::option::of(offset()),
+        );
+        (any::<i64>(), any::<i16>(), any::<i32>(), options).prop_map(
+            |(producer_id, producer_epoch, coordinator_epoch, options)| ProducerState {
+                producer_id,
+                producer_epoch,
+                last_batch: options.0,
+                last_timestamp: options.1,
+                coordinator_epoch,
+                current_txn_first_offset: options.2,
+            },
+        )
     }
 
     proptest! {
+        #[test]
+        fn producers_read_back(producers in proptest::collection::vec(producer(), 0..20)) {
+            let bytes = write_snapshot(&producers);
+            prop_assert_eq!(bytes.len(), 10 + 46 * producers.len());
+            prop_assert_eq!(parse_snapshot(&bytes), Ok(producers));
+        }
+
         #[test]
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>, fix: bool) {
             let bytes = if fix && bytes.len() >= 10 { with_checksum(bytes) } else { bytes };
