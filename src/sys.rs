@@ -120,6 +120,28 @@ pub fn lock_holder(file: &File) -> io::Result<Option<LockHolder>> {
     })
 }
 
+/// Takes an exclusive lock on the whole of `file` for its open file description, without waiting
+/// (fcntl(2), `F_OFD_SETLK`). `WouldBlock` while anyone holds a lock on any part of it.
+#[expect(clippy::cast_possible_truncation, reason = "the constants 0 and 1")]
+pub fn lock_whole_file(file: &File) -> io::Result<()> {
+    // SAFETY: all zeros is a valid flock: from the start of the file to its end, whatever it is.
+    let mut lock: libc::flock = unsafe { MaybeUninit::zeroed().assume_init() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the descriptor is open and `lock` is a flock, which F_OFD_SETLK reads.
+    checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) })
+}
+
+/// Reserves disk blocks for `bytes` bytes of `file` from `from` on, so that writing them cannot fail
+/// for want of space. The file keeps its length (fallocate(2), `FALLOC_FL_KEEP_SIZE`).
+pub fn reserve_blocks(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    let from = i64::try_from(from).map_err(io::Error::other)?;
+    let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
+    let mode = libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the descriptor is open.
+    checked(unsafe { libc::fallocate64(file.as_raw_fd(), mode, from, bytes) })
+}
+
 /// Allows this process as many open files as it may have; how many that is.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = descriptor_limits()?;

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +30,40 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// What a file is now, however its name has changed since.
     fn facts_of(&self, file: &DiskFile) -> Result<Facts>;
+
+    /// Makes a new, empty file; fails where there is one.
+    fn create(&self, path: &Path) -> Result<DiskFile>;
+
+    /// Writes all of `bytes` at `at`.
+    fn write_at(&self, file: &DiskFile, at: Position, bytes: &[u8]) -> Result<()>;
+
+    /// Cuts or extends a file to `bytes` bytes.
+    fn set_bytes(&self, file: &DiskFile, bytes: u64) -> Result<()>;
+
+    /// Reserves blocks for `bytes` bytes from `from` on; false where the filesystem cannot promise
+    /// any.
+    fn reserve(&self, file: &DiskFile, from: Position, bytes: u64) -> Result<bool>;
+
+    /// Returns when the content of a file is on the disk.
+    fn sync(&self, file: &DiskFile) -> Result<()>;
+
+    /// Returns when the names in a directory are on the disk.
+    fn sync_directory(&self, path: &Path) -> Result<()>;
+
+    /// Gives a file or directory another name, in place of what had it.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Makes a directory.
+    fn create_directory(&self, path: &Path) -> Result<()>;
+
+    /// Removes a directory with everything in it.
+    fn remove_directory(&self, path: &Path) -> Result<()>;
+
+    /// The file itself, opened for reading and writing, to be mapped.
+    fn lend(&self, file: &DiskFile) -> Result<Arc<File>>;
 
     /// Reads from `at` until `buffer` is full or the file ends; the number of bytes read.
     fn read_at(&self, file: &DiskFile, at: Position, buffer: &mut [u8]) -> Result<usize>;
@@ -114,13 +148,18 @@ impl RealDisk {
         RealDisk { descriptors: Mutex::new(descriptors) }
     }
 
-    fn descriptor(&self, file: &DiskFile) -> Result<Arc<File>> {
+    fn descriptor(&self, file: &DiskFile, access: Access) -> Result<Arc<File>> {
+        let key = (file.id, access);
         let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = cache.get(file.id) {
+        if let Some(open) = cache.get(key) {
             return Ok(open);
         }
         drop(cache);
-        let opened = sys::open_untouched(&file.path).map_err(Error::io("open", &file.path))?;
+        let opened = match access {
+            Access::Read => sys::open_untouched(&file.path),
+            Access::Write => open_to_write(&file.path),
+        };
+        let opened = opened.map_err(Error::io("open", &file.path))?;
         let facts = opened.metadata().map_err(Error::io("stat", &file.path))?;
         if !facts.is_file() || Facts::of(&facts).id != file.id {
             let gone = io::Error::new(ErrorKind::NotFound, "another file has taken its place");
@@ -128,9 +167,21 @@ impl RealDisk {
         }
         let opened = Arc::new(opened);
         cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.put(file.id, Arc::clone(&opened));
+        cache.put(key, Arc::clone(&opened));
         Ok(opened)
     }
+}
+
+/// What a descriptor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Access {
+    Read,
+    Write,
+}
+
+fn open_to_write(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
 impl Disk for RealDisk {
@@ -149,12 +200,71 @@ impl Disk for RealDisk {
     }
 
     fn facts_of(&self, file: &DiskFile) -> Result<Facts> {
-        let open = self.descriptor(file)?;
+        let open = self.descriptor(file, Access::Read)?;
         Ok(Facts::of(&open.metadata().map_err(Error::io("stat", &file.path))?))
     }
 
+    fn create(&self, path: &Path) -> Result<DiskFile> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).custom_flags(libc::O_NOFOLLOW);
+        let made = options.open(path).map_err(Error::io("create", path))?;
+        let facts = Facts::of(&made.metadata().map_err(Error::io("stat", path))?);
+        let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.put((facts.id, Access::Write), Arc::new(made));
+        Ok(DiskFile { path: path.to_path_buf(), id: facts.id })
+    }
+
+    fn write_at(&self, file: &DiskFile, at: Position, bytes: &[u8]) -> Result<()> {
+        let open = self.descriptor(file, Access::Write)?;
+        open.write_all_at(bytes, at.get()).map_err(Error::io("write", &file.path))
+    }
+
+    fn set_bytes(&self, file: &DiskFile, bytes: u64) -> Result<()> {
+        let open = self.descriptor(file, Access::Write)?;
+        open.set_len(bytes).map_err(Error::io("set the length of", &file.path))
+    }
+
+    fn reserve(&self, file: &DiskFile, from: Position, bytes: u64) -> Result<bool> {
+        let open = self.descriptor(file, Access::Write)?;
+        match sys::reserve_blocks(&open, from.get(), bytes) {
+            Ok(()) => Ok(true),
+            Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
+            Err(e) => Err(Error::io("reserve blocks of", &file.path)(e)),
+        }
+    }
+
+    fn sync(&self, file: &DiskFile) -> Result<()> {
+        let open = self.descriptor(file, Access::Write)?;
+        open.sync_data().map_err(Error::io("sync", &file.path))
+    }
+
+    fn sync_directory(&self, path: &Path) -> Result<()> {
+        let open = sys::open_untouched(path).map_err(Error::io("open", path))?;
+        open.sync_all().map_err(Error::io("sync", path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        std::fs::rename(from, to).map_err(Error::io("rename", from))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        std::fs::remove_file(path).map_err(Error::io("remove", path))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<()> {
+        std::fs::create_dir(path).map_err(Error::io("make", path))
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<()> {
+        std::fs::remove_dir_all(path).map_err(Error::io("remove", path))
+    }
+
+    fn lend(&self, file: &DiskFile) -> Result<Arc<File>> {
+        self.descriptor(file, Access::Write)
+    }
+
     fn read_at(&self, file: &DiskFile, at: Position, buffer: &mut [u8]) -> Result<usize> {
-        let open = self.descriptor(file)?;
+        let open = self.descriptor(file, Access::Read)?;
         let mut filled = 0;
         while filled < buffer.len() {
             let position = at.plus(filled as u64).get();
@@ -174,18 +284,18 @@ impl Disk for RealDisk {
 struct Descriptors {
     most: usize,
     clock: u64,
-    open: HashMap<FileId, (Arc<File>, u64)>,
+    open: HashMap<(FileId, Access), (Arc<File>, u64)>,
 }
 
 impl Descriptors {
-    fn get(&mut self, id: FileId) -> Option<Arc<File>> {
+    fn get(&mut self, id: (FileId, Access)) -> Option<Arc<File>> {
         self.clock += 1;
         let (file, used) = self.open.get_mut(&id)?;
         *used = self.clock;
         Some(Arc::clone(file))
     }
 
-    fn put(&mut self, id: FileId, file: Arc<File>) {
+    fn put(&mut self, id: (FileId, Access), file: Arc<File>) {
         if self.open.len() >= self.most
             && let Some(oldest) = self.open.iter().min_by_key(|(_, (_, used))| *used)
         {
@@ -195,6 +305,21 @@ impl Descriptors {
         self.clock += 1;
         self.open.insert(id, (file, self.clock));
     }
+}
+
+/// Replaces a small file by one with this content: whole or not at all, and on the disk when this
+/// returns (format page, "writing discipline").
+pub fn replace_small(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<()> {
+    let scratch = path.with_added_extension("tmp");
+    match disk.remove(&scratch) {
+        Err(e) if !e.is_not_found() => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    let file = disk.create(&scratch)?;
+    disk.write_at(&file, Position::START, content)?;
+    disk.sync(&file)?;
+    disk.rename(&scratch, path)?;
+    path.parent().map_or(Ok(()), |parent| disk.sync_directory(parent))
 }
 
 /// The whole content of a small file, or an error when it is larger than `most` bytes.

@@ -20,7 +20,10 @@ pub mod extent_store;
 pub mod facts;
 pub mod find;
 pub mod load;
+pub mod lock;
 pub mod log;
+#[expect(unsafe_code, reason = "the room of memory maps")]
+pub mod mmap;
 pub mod metadata;
 pub mod missing;
 pub mod options;
