@@ -9,6 +9,9 @@ use crate::engine::disk::RealDisk;
 use crate::engine::log::{Log, Shared};
 use crate::engine::metadata::DIRECTORY;
 use crate::engine::options::ReadOptions;
+use crate::format::batch::{BatchHeader, Magic, TimestampType};
+use crate::format::codec::Codec;
+use crate::units::Offset;
 
 fn set(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -61,4 +64,27 @@ pub fn log(directory: &Path, partition: &str) -> Log {
 /// What Kafka reads in a partition: a file with one JSON object a record.
 pub fn expected(name: &str, partition: &str) -> PathBuf {
     set(name).join("expected").join(format!("{partition}.jsonl"))
+}
+
+/// The header of a batch that holds the offsets from `first` to `last` and nothing special.
+pub fn batch(first: i64, last: i64) -> BatchHeader {
+    BatchHeader {
+        magic: Magic::V2,
+        base_offset: Offset::new(first).unwrap(),
+        last_offset: Offset::new(last).unwrap(),
+        bytes: 100,
+        leader_epoch: None,
+        crc: 0,
+        codec: Codec::None,
+        timestamp_type: TimestampType::Create,
+        transactional: false,
+        control: false,
+        delete_horizon: None,
+        base_timestamp: -1,
+        max_timestamp: None,
+        producer_id: -1,
+        producer_epoch: -1,
+        base_sequence: -1,
+        records_count: u32::try_from(last - first + 1).unwrap(),
+    }
 }

@@ -15,6 +15,7 @@ pub mod config;
 pub mod damage;
 pub mod data_dir;
 pub mod disk;
+pub mod epochs;
 pub mod extent;
 pub mod extent_store;
 pub mod facts;
