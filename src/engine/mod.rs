@@ -30,6 +30,7 @@ pub mod missing;
 pub mod options;
 pub mod read;
 pub mod resync;
+pub mod retention;
 pub mod roll;
 pub mod scanner;
 pub mod segment;
