@@ -39,6 +39,7 @@ pub mod soundness;
 pub mod source;
 pub mod time_bounds;
 pub mod transactions;
+pub mod truncation;
 pub mod window;
 
 #[cfg(test)]
