@@ -28,6 +28,7 @@ pub mod mmap;
 pub mod metadata;
 pub mod missing;
 pub mod options;
+pub mod producers;
 pub mod read;
 pub mod resync;
 pub mod retention;
