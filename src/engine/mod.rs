@@ -36,6 +36,7 @@ pub mod roll;
 pub mod scanner;
 pub mod segment;
 pub mod settle;
+pub mod snapshots;
 pub mod soundness;
 pub mod source;
 pub mod time_bounds;
