@@ -130,7 +130,7 @@ impl LeaderEpochs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::fixture;
+    use crate::engine::fixture::{self, epochs, shown_epochs as shown};
     use crate::format::checkpoint::parse_leader_epochs;
     use proptest::prelude::*;
 
@@ -140,18 +140,6 @@ mod tests {
 
     fn offset(raw: i64) -> Offset {
         Offset::new(raw).unwrap()
-    }
-
-    fn epochs(entries: &[(i32, i64)]) -> LeaderEpochs {
-        let lines: Vec<_> = entries
-            .iter()
-            .map(|&(number, start)| EpochStart { epoch: epoch(number), start: offset(start) })
-            .collect();
-        LeaderEpochs::new(&lines)
-    }
-
-    fn shown(epochs: &LeaderEpochs) -> Vec<(i32, i64)> {
-        epochs.entries().iter().map(|entry| (entry.epoch.get(), entry.start.get())).collect()
     }
 
     fn batch(first: i64, last: i64, number: i32) -> BatchHeader {

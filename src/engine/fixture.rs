@@ -6,12 +6,14 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use crate::engine::disk::RealDisk;
+use crate::engine::epochs::LeaderEpochs;
 use crate::engine::log::{Log, Shared};
 use crate::engine::metadata::DIRECTORY;
 use crate::engine::options::ReadOptions;
 use crate::format::batch::{BatchHeader, Magic, TimestampType};
+use crate::format::checkpoint::EpochStart;
 use crate::format::codec::Codec;
-use crate::units::Offset;
+use crate::units::{LeaderEpoch, Offset};
 
 fn set(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -87,4 +89,18 @@ pub fn batch(first: i64, last: i64) -> BatchHeader {
         base_sequence: -1,
         records_count: u32::try_from(last - first + 1).unwrap(),
     }
+}
+
+/// Leader epochs from numbers and first offsets.
+pub fn epochs(entries: &[(i32, i64)]) -> LeaderEpochs {
+    let entry = |&(epoch, start)| EpochStart {
+        epoch: LeaderEpoch::new(epoch).unwrap(),
+        start: Offset::new(start).unwrap(),
+    };
+    LeaderEpochs::new(&entries.iter().map(entry).collect::<Vec<_>>())
+}
+
+/// The same numbers again.
+pub fn shown_epochs(epochs: &LeaderEpochs) -> Vec<(i32, i64)> {
+    epochs.entries().iter().map(|entry| (entry.epoch.get(), entry.start.get())).collect()
 }

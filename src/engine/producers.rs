@@ -349,7 +349,7 @@ mod tests {
     use crate::format::batch::HEADER_BYTES;
     use crate::format::index::parse_txn_index;
     use crate::format::record::Cursor;
-    use crate::format::snapshot::parse_snapshot;
+    use crate::format::snapshot::{parse_snapshot, write_snapshot};
 
     const DAY: i64 = 86_400_000;
 
@@ -593,7 +593,9 @@ mod tests {
         assert!(states.snapshot_is_due());
         let ids: Vec<_> = states.snapshot().iter().map(|state| state.producer_id).collect();
         assert_eq!(ids, [1, 7, 11], "by id");
-        let restored = ProducerStates::restore(&states.snapshot(), offset(105), at(2000), DAY);
+        let file = write_snapshot(&states.snapshot());
+        let read = parse_snapshot(&file).unwrap();
+        let restored = ProducerStates::restore(&read, offset(105), at(2000), DAY);
         states.snapshot_written();
         assert_eq!(restored, states);
         assert!(!restored.snapshot_is_due());
@@ -776,7 +778,7 @@ mod tests {
             compared += compare_snapshot(log, &states, segment.base_offset);
             let mut scanner = log.shared().scanner(segment, SCAN_BYTES);
             let mut aborted = Vec::new();
-            while let Item::Batch(header, position) = scanner.next().unwrap() {
+            while let Item::Batch(header, position) = scanner.step().unwrap() {
                 let bytes = scanner.batch_bytes(&header, position).unwrap();
                 let marker = header.control.then(|| marker_in(&header, bytes)).flatten();
                 assert_eq!(states.check(&header, marker), Ok(()));

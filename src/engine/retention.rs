@@ -172,9 +172,7 @@ fn newest(segment: &SegmentFacts, now: Timestamp) -> (Timestamp, Option<&'static
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::epochs::LeaderEpochs;
-    use crate::format::checkpoint::EpochStart;
-    use crate::units::LeaderEpoch;
+    use crate::engine::fixture::{epochs, shown_epochs as shown};
 
     const NOW: i64 = 1_764_410_400_000;
     const SET_BYTES: u64 = 100;
@@ -489,17 +487,5 @@ mod tests {
         let none = Model { segments: vec![], ..Model::new(1, 1, 10) };
         let deletion = none.deletion(RetentionLimits::new(true, 0, 0));
         assert_eq!((deletion.reasons, deletion.roll_first), (vec![], false));
-    }
-
-    fn epochs(entries: &[(i32, i64)]) -> LeaderEpochs {
-        let entry = |&(epoch, start)| EpochStart {
-            epoch: LeaderEpoch::new(epoch).unwrap(),
-            start: offset(start),
-        };
-        LeaderEpochs::new(&entries.iter().map(entry).collect::<Vec<_>>())
-    }
-
-    fn shown(epochs: &LeaderEpochs) -> Vec<(i32, i64)> {
-        epochs.entries().iter().map(|entry| (entry.epoch.get(), entry.start.get())).collect()
     }
 }

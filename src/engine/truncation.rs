@@ -92,8 +92,7 @@ impl Watermarks {
 mod tests {
     use super::*;
     use crate::engine::epochs::LeaderEpochs;
-    use crate::engine::fixture;
-    use crate::format::checkpoint::EpochStart;
+    use crate::engine::fixture::{self, epochs};
     use crate::units::LeaderEpoch;
 
     fn offset(raw: i64) -> Offset {
@@ -245,14 +244,6 @@ mod tests {
         assert_eq!([marks.high_watermark, marks.log_end, marks.log_start], [offset(4); 3]);
         let given = log.marks.afresh(offset(9), Some(offset(7)));
         assert_eq!((given.log_start, given.high_watermark), (offset(7), offset(9)));
-    }
-
-    fn epochs(entries: &[(i32, i64)]) -> LeaderEpochs {
-        let entry = |&(epoch, start)| EpochStart {
-            epoch: LeaderEpoch::new(epoch).unwrap(),
-            start: offset(start),
-        };
-        LeaderEpochs::new(&entries.iter().map(entry).collect::<Vec<_>>())
     }
 
     /// Cuts a log that is one segment from `base`, and its epochs.
