@@ -292,7 +292,7 @@ impl Batches {
 }
 
 /// The bytes of `raw` that the codec applies to: records, a plain legacy message, a wrapped value.
-fn payload<'a>(header: &BatchHeader, raw: &'a [u8]) -> Result<&'a [u8], FormatError> {
+pub fn payload<'a>(header: &BatchHeader, raw: &'a [u8]) -> Result<&'a [u8], FormatError> {
     match header.magic {
         Magic::V2 => Ok(raw.get(HEADER_BYTES..).unwrap_or_default()),
         Magic::V0 | Magic::V1 if header.is_legacy_wrapper() => legacy::wrapped_value(header, raw),

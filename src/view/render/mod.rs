@@ -7,6 +7,7 @@
 pub mod attributes;
 mod jsonl;
 mod nul;
+pub mod raw;
 #[cfg(test)]
 pub(crate) mod sample;
 mod tsv;

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::Place;
 use crate::format::batch::{BatchHeader, Magic, TimestampType};
+use crate::format::builder::{BatchBuilder, NewRecord};
 use crate::format::codec::Codec;
 use crate::format::record::{Cursor, Record};
 use crate::units::{LeaderEpoch, Offset, Timestamp};
@@ -66,6 +67,7 @@ impl Sample {
         }
     }
 
+    /// The record as it stands in its batch.
     fn bytes(&self) -> Vec<u8> {
         let mut body = vec![0, 0, 0];
         put_field(&mut body, self.key.as_deref());
@@ -80,6 +82,16 @@ impl Sample {
         record.extend(body);
         record
     }
+}
+
+/// A whole batch, as it is stored, of records that are nothing but these values.
+pub(crate) fn batch(base_offset: i64, codec: Codec, values: &[&[u8]]) -> Vec<u8> {
+    let mut builder = BatchBuilder::new();
+    builder.start(Offset::new(base_offset).unwrap(), None, codec, None);
+    for &value in values {
+        builder.add(&NewRecord { value: Some(value), ..NewRecord::default() }).unwrap();
+    }
+    builder.finish(None).unwrap().to_vec()
 }
 
 fn put_field(out: &mut Vec<u8>, field: Option<&[u8]>) {
