@@ -1,6 +1,8 @@
 //! NUL: the value and a NUL byte, so that newlines are data, as `xargs -0` and `sort -z` want it.
-//! NULL reads as an empty value, keys and headers are not shown.
+//! NULL reads as an empty value, keys and headers are not shown. Appended, what stands before a NUL
+//! byte is a value.
 
+use super::NewRecord;
 use crate::format::record::Record;
 
 #[inline]
@@ -12,6 +14,11 @@ pub(super) fn render(record: &Record, out: &mut Vec<u8>) {
 #[inline]
 pub(super) fn rendered_bytes(record: &Record) -> usize {
     record.value.unwrap_or_default().len() + 1
+}
+
+#[inline]
+pub(super) fn parse(text: &[u8]) -> NewRecord<'_> {
+    NewRecord::of_value(text)
 }
 
 #[cfg(test)]
@@ -27,5 +34,12 @@ mod tests {
             Sample::new(None, value).with(|_, _, record| render(record, &mut out));
         }
         assert_eq!(out, b"a\nb\0\n\0\0\0c\n\0");
+    }
+
+    #[test]
+    fn newlines_are_part_of_the_value() {
+        for text in [&b""[..], b"\n", b"a\nb\n"] {
+            assert_eq!(parse(text).value.as_deref(), Some(text));
+        }
     }
 }

@@ -68,7 +68,7 @@ impl Sample {
     }
 
     /// The record as it stands in its batch.
-    fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut body = vec![0, 0, 0];
         put_field(&mut body, self.key.as_deref());
         put_field(&mut body, self.value.as_deref());

@@ -1,7 +1,10 @@
 //! TSV: key, tab, value, newline. In both fields tab, newline and backslash are written `\t`, `\n`
 //! and `\\`, and the whole field `\N` is NULL, so that every key and value has one spelling.
-//! Headers and times are not shown.
+//! Headers and times are not shown. Appended, a line must have exactly one tab and no other escape.
 
+use std::borrow::Cow;
+
+use super::NewRecord;
 use crate::format::record::Record;
 
 pub(super) fn render(record: &Record, out: &mut Vec<u8>) {
@@ -45,6 +48,63 @@ fn field_bytes(field: Option<&[u8]>) -> usize {
     })
 }
 
+/// A record of escapes only; key and value take a byte each for their lengths.
+pub(super) const fn longest_text(record_bytes: usize) -> usize {
+    record_bytes.saturating_mul(2)
+}
+
+pub(super) fn parse(text: &[u8]) -> Result<NewRecord<'_>, String> {
+    let mut tabs = memchr::memchr_iter(b'\t', text);
+    let Some(tab) = tabs.next() else {
+        return Err("no tab between key and value".to_owned());
+    };
+    if let Some(second) = tabs.next() {
+        return Err(format!("a second tab at byte {second}, which should be written \\t"));
+    }
+    let (key, value) = text.split_at(tab);
+    Ok(NewRecord {
+        key: parse_field(key).map_err(|reason| format!("key: {reason}"))?,
+        value: parse_field(&value[1..]).map_err(|reason| format!("value: {reason}"))?,
+        ..NewRecord::default()
+    })
+}
+
+fn parse_field(text: &[u8]) -> Result<Option<Cow<'_, [u8]>>, String> {
+    if text == NULL {
+        return Ok(None);
+    }
+    let mut escapes = memchr::memchr_iter(b'\\', text).peekable();
+    if escapes.peek().is_none() {
+        return Ok(Some(Cow::Borrowed(text)));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = 0;
+    while let Some(at) = escapes.next() {
+        bytes.extend_from_slice(&text[rest..at]);
+        bytes.push(unescape(text.get(at + 1).copied(), at)?);
+        rest = at + 2;
+        // The second backslash of a pair begins no escape.
+        escapes.next_if_eq(&(at + 1));
+    }
+    bytes.extend_from_slice(&text[rest..]);
+    Ok(Some(Cow::Owned(bytes)))
+}
+
+/// The byte that `letter` stands for behind the backslash at byte `at` of the field.
+fn unescape(letter: Option<u8>, at: usize) -> Result<u8, String> {
+    match letter {
+        Some(b't') => Ok(b'\t'),
+        Some(b'n') => Ok(b'\n'),
+        Some(b'\\') => Ok(b'\\'),
+        Some(b'N') => Err(format!("\\N at byte {at}, but NULL must be the whole field")),
+        Some(other) => Err(format!(
+            "no escape is \\{} at byte {at}; there are \\t, \\n, \\\\ and \\N",
+            other.escape_ascii()
+        )),
+        None => Err(format!("a lone backslash at byte {at}, the end")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::sample::Sample;
@@ -82,5 +142,45 @@ mod tests {
     #[test]
     fn escapes_side_by_side_and_at_the_ends() {
         assert_eq!(lines(&[(Some(b"\t\t"), Some(b"\\a\n"))]), b"\\t\\t\t\\\\a\\n\n");
+    }
+
+    /// Contract 3 (`test_round_trip_tsv`).
+    #[test]
+    fn fields_are_unescaped_and_without_escapes_borrowed() {
+        let rows: [(&[u8], Field, Field); 7] = [
+            (b"k\tv", Some(b"k"), Some(b"v")),
+            (b"\t", Some(b""), Some(b"")),
+            (b"\\N\t\\N", None, None),
+            (b"\\\\N\t\\\\\\\\", Some(b"\\N"), Some(b"\\\\")),
+            (b"a\\tb\\n\tc\\\\t", Some(b"a\tb\n"), Some(b"c\\t")),
+            (b"\xff\t\0\r", Some(b"\xff"), Some(b"\0\r")),
+            (b"N\t\\\\\\t", Some(b"N"), Some(b"\\\t")),
+        ];
+        for (text, key, value) in rows {
+            let record = parse(text).unwrap();
+            assert_eq!((record.key.as_deref(), record.value.as_deref()), (key, value));
+        }
+        let borrowed = parse(b"k\tv").unwrap();
+        assert!(matches!(borrowed.key, Some(Cow::Borrowed(_))));
+        assert!(matches!(borrowed.value, Some(Cow::Borrowed(_))));
+    }
+
+    /// Contract 3.3.
+    #[test]
+    fn a_line_without_exactly_one_tab_or_with_another_escape_is_refused() {
+        for (text, reason) in [
+            (&b""[..], "no tab between key and value"),
+            (b"no tab", "no tab between key and value"),
+            (b"no\\ttab", "no tab between key and value"),
+            (b"k\ttwo\ttabs", "a second tab at byte 5, which should be written \\t"),
+            (b"k\tbad \\x", "value: no escape is \\x at byte 4; there are \\t, \\n, \\\\ and \\N"),
+            (b"\\\xff\tv", "key: no escape is \\\\xff at byte 0; there are \\t, \\n, \\\\ and \\N"),
+            (b"k\\\tv", "key: a lone backslash at byte 1, the end"),
+            (b"k\t\\\\\\", "value: a lone backslash at byte 2, the end"),
+            (b"k\tx\\N", "value: \\N at byte 1, but NULL must be the whole field"),
+            (b"\\Nx\tv", "key: \\N at byte 0, but NULL must be the whole field"),
+        ] {
+            assert_eq!(parse(text), Err(reason.to_owned()));
+        }
     }
 }

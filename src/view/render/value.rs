@@ -1,6 +1,7 @@
 //! Lines: the value and a newline. NULL reads as an empty line, keys and headers are not shown, and
-//! a value with newlines in it looks like several records.
+//! a value with newlines in it looks like several records. Appended, a line is a value.
 
+use super::NewRecord;
 use crate::format::record::Record;
 
 #[inline]
@@ -12,6 +13,11 @@ pub(super) fn render(record: &Record, out: &mut Vec<u8>) {
 #[inline]
 pub(super) fn rendered_bytes(record: &Record) -> usize {
     record.value.unwrap_or_default().len() + 1
+}
+
+#[inline]
+pub(super) fn parse(text: &[u8]) -> NewRecord<'_> {
+    NewRecord::of_value(text)
 }
 
 #[cfg(test)]
@@ -29,5 +35,14 @@ mod tests {
             Sample::new(Some(b"key"), value).with(|_, _, record| render(record, &mut out));
         }
         assert_eq!(out, b"a\nx\ty\n\nl1\nl2\n\n\xff\n");
+    }
+
+    /// Contract 4.1: a line is a value to the last byte, and an empty line is an empty one.
+    #[test]
+    fn a_line_is_a_value() {
+        for text in [&b""[..], b"a", b"a\r", b"\\n", b"\0\xff\t"] {
+            assert_eq!(parse(text).value.as_deref(), Some(text));
+            assert_eq!((parse(text).key, parse(text).timestamp), (None, None));
+        }
     }
 }
