@@ -22,6 +22,7 @@
 //! `.jsonl`; no format consists of digits, so a fraction of a second is never taken for one.
 //! Anything else is no name. A name says nothing of whether there is such a record.
 
+pub mod append;
 pub mod config;
 pub mod listing;
 pub mod name;
