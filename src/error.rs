@@ -44,6 +44,20 @@ pub enum Error {
     /// What was typed is no valid command, with the valid forms named.
     #[error("{0}")]
     Usage(String),
+    /// A record or batch that no limit lets in.
+    #[error("{0}")]
+    TooLarge(String),
+    /// A record, batch, offset or setting that cannot be; nothing was changed.
+    #[error("{0}")]
+    Invalid(String),
+    /// A log that takes no appends any more; reads go on.
+    #[error("{path} takes no appends: {reason}")]
+    Poisoned {
+        /// The partition's directory.
+        path: PathBuf,
+        /// What happened, and what helps.
+        reason: String,
+    },
     /// A long scan was given up because its caller was interrupted.
     #[error("interrupted")]
     Interrupted,

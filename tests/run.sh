@@ -3,13 +3,15 @@
 #
 # One profile (dev, which is optimised a little and keeps assertions) for all of them, so that
 # everything is compiled once. Mount tests are skipped aloud where FUSE cannot be used, unless
-# OFFSETFS_REQUIRE_FUSE=1; tests against Kafka where there is no JVM, unless OFFSETFS_REQUIRE_KAFKA=1.
+# OFFSETFS_REQUIRE_FUSE=1; tests against Apache Kafka where there is no JDK or its jars cannot be
+# fetched, unless OFFSETFS_REQUIRE_KAFKA=1. The jars (54 MB) go to the target directory, once.
 set -eu
 cd "$(dirname "$0")/.."
 
 # program:package
 tools="fusermount3:fuse3 getfattr:attr setfattr:attr jq:jq rsync:rsync rg:ripgrep less:less perl:perl
-  zstd:zstd xz:xz-utils xxd:xxd file:file rev:bsdextrautils python3:python3 kcat:kcat"
+  zstd:zstd xz:xz-utils xxd:xxd file:file rev:bsdextrautils python3:python3 kcat:kcat
+  java:openjdk-17-jre-headless javac:openjdk-17-jdk-headless mvn:maven"
 packages=
 for tool in $tools; do
   command -v "${tool%:*}" >/dev/null || packages="$packages ${tool#*:}"
@@ -24,6 +26,13 @@ if [ -n "$packages" ]; then
     echo "tests/run.sh: tests that need them say 'skipped'" >&2
   fi
 fi
+# The jars of Apache Kafka; the tests themselves say what becomes of them without.
+if command -v javac >/dev/null && libs=$(tests/kafka/jars.sh); then
+  export OFFSETFS_KAFKA_LIBS=$libs
+else
+  echo "tests/run.sh: no JDK, or no jars of Apache Kafka: tests against it say 'skipped'" >&2
+fi
+
 command -v cargo >/dev/null || { echo "tests/run.sh: cargo is not in PATH" >&2; exit 1; }
 
 # Dead mounts that a killed run of ours left in the temporary directory. A living one belongs to a

@@ -73,7 +73,7 @@ impl Filesystem for TwoFiles {
 
     /// Long-lived attributes: those of the root must not make a dead mount look alive.
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&Duration::from_secs(3600), &attributes(ino.0));
+        reply.attr(&Duration::from_hours(1), &attributes(ino.0));
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -16,6 +16,11 @@ pub fn of(error: &Error) -> u8 {
     match error {
         Error::Usage(_) => USAGE,
         Error::Damage { .. } => DAMAGE,
-        Error::Io { .. } | Error::Refused { .. } | Error::Interrupted => RUNTIME,
+        Error::Io { .. }
+        | Error::Refused { .. }
+        | Error::TooLarge(_)
+        | Error::Invalid(_)
+        | Error::Poisoned { .. }
+        | Error::Interrupted => RUNTIME,
     }
 }

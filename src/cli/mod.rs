@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr. A command returns its result; only `main` turns
 //! it into an exit code.
 
+pub mod append;
 pub mod cat;
 pub mod exit_code;
 pub mod format;
@@ -10,6 +11,7 @@ pub mod mount;
 pub mod mount_options;
 pub mod output;
 pub mod range;
+pub mod truncate;
 pub mod umount;
 
 use std::ffi::OsString;
@@ -32,6 +34,8 @@ enum Command {
     Cat(cat::CatArgs),
     Mount(mount::MountArgs),
     Umount(umount::UmountArgs),
+    Append(append::AppendArgs),
+    Truncate(truncate::TruncateArgs),
 }
 
 impl Command {
@@ -40,6 +44,8 @@ impl Command {
         match self {
             Command::Cat(typed) => cat::run(&typed).map(cat::Outcome::exit_code),
             Command::Mount(typed) => mount::run(&typed).map(|()| exit_code::OK),
+            Command::Append(typed) => append::run(&typed).map(|()| exit_code::OK),
+            Command::Truncate(typed) => truncate::run(&typed).map(|()| exit_code::OK),
             Command::Umount(typed) => umount::run(&typed).map(|()| exit_code::OK),
         }
     }

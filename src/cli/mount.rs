@@ -1,11 +1,16 @@
 //! `offsetfs mount`: checks everything that can be checked, mounts, and serves to the end.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::cli::mount_options::{MountOptions, OPTIONS};
 use crate::engine::data_dir::DataDir;
 use crate::engine::source::{self, Source};
 use crate::error::{Error, Result};
+use crate::fs::change::now;
 use crate::fs::fuse::Fuse;
 use crate::fs::mountpoint;
 use crate::fs::session::{self, MountSettings};
@@ -14,6 +19,11 @@ use crate::sys;
 
 /// Where `fusermount3` looks up what plain users may do.
 const FUSE_CONF: &str = "/etc/fuse.conf";
+
+/// How often the thread for maintenance looks whether it should end.
+const TICK: Duration = Duration::from_secs(1);
+/// How often retention and `flush.ms` are looked at (contract 4.11).
+const MAINTENANCE: Duration = Duration::from_secs(10);
 
 /// Show the partitions of a Kafka data directory as files.
 ///
@@ -40,7 +50,6 @@ pub struct MountArgs {
 pub fn run(typed: &MountArgs) -> Result<()> {
     let mut options = MountOptions::new(typed)?;
     options.cache_dir = cache_dir(&typed.source, options.cache_dir)?;
-    check_is_read_only(&typed.source, &options)?;
     check_may_allow_other(&options)?;
     let source = source::classify(&typed.source, options.writable)?;
     let settings = MountSettings {
@@ -56,12 +65,63 @@ pub fn run(typed: &MountArgs) -> Result<()> {
 /// The filesystem meets its mount here.
 fn serve(source: &Source, options: &MountOptions, settings: &MountSettings) -> Result<()> {
     let read = options.read_options(open_files());
-    let data_dir = match source {
-        Source::DataDirectory(path) => DataDir::new(path, None, read),
-        Source::Partition { parent, name } => DataDir::new(parent, Some(name), read),
+    let (path, only) = match source {
+        Source::DataDirectory(path) => (path, None),
+        Source::Partition { parent, name } => (parent, Some(name.as_os_str())),
     };
-    let tree = Tree::new(data_dir, options.list_all);
-    session::run(|notifier| Fuse::new(tree, notifier), settings, || (), || Ok(()))
+    let data_dir = if options.writable {
+        DataDir::writable(path, only, read)?
+    } else {
+        DataDir::new(path, only, read)
+    };
+    let tree = Arc::new(Tree::new(data_dir, options.list_all));
+    let keeper = options.writable.then(|| Keeper::start(&tree));
+    let served = Arc::clone(&tree);
+    let shut_down = || {
+        drop(keeper);
+        tree.shut_down()
+    };
+    session::run(|notifier| Fuse::new(served, notifier), settings, || (), shut_down)
+}
+
+/// A thread that recovers what an unclean end left, and then does what is to be done now and then.
+struct Keeper {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    fn start(tree: &Arc<Tree>) -> Keeper {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (tree, stopped) = (Arc::clone(tree), Arc::clone(&stop));
+        let thread = thread::spawn(move || {
+            let is_stopped = || stopped.load(Ordering::Acquire);
+            if let Err(e) = tree.data_dir().recover(now, &is_stopped) {
+                log::warn!("{e}");
+            }
+            let mut waited = Duration::ZERO;
+            while !is_stopped() {
+                thread::park_timeout(TICK);
+                waited += TICK;
+                if waited >= MAINTENANCE {
+                    waited = Duration::ZERO;
+                    tree.data_dir().maintain(now());
+                }
+            }
+        });
+        Keeper { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic there was told when it happened.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Files of SOURCE that may be open at once: a part of what the process may have open.
@@ -98,13 +158,6 @@ fn usual_cache_dir() -> Option<PathBuf> {
 fn loop_threads() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors / 2).clamp(1, 4)
-}
-
-fn check_is_read_only(source: &Path, options: &MountOptions) -> Result<()> {
-    if options.writable {
-        return Err(Error::refused(source, "this version can only mount read-only"));
-    }
-    Ok(())
 }
 
 /// `fusermount3` would refuse as well, but not say what to do.

@@ -44,13 +44,16 @@ enum Valid {
 
 const I32: i64 = i32::MAX as i64;
 const I64: i64 = i64::MAX;
+/// The file in a partition's directory that keeps what was written to its `config`; a broker ignores
+/// the name.
+pub const SETTINGS_FILE: &str = "config.offsetfs";
 const NEVER: &str = "9223372036854775807";
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const CODECS: &[&str] = &["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"];
 
 /// All properties, by name.
-pub static PROPERTIES: [PropertyKind; 28] = [
+pub static PROPERTIES: [PropertyKind; 29] = [
     row(
         "cleanup.policy",
         "delete",
@@ -71,6 +74,7 @@ pub static PROPERTIES: [PropertyKind; 28] = [
         Valid::Number(-131_072, 22),
         &[("compression.zstd.level", 1)],
     ),
+    row("delete.on.rmdir", "false", Valid::Switch, &[]),
     row(
         "delete.retention.ms",
         "86400000",
@@ -241,6 +245,8 @@ impl fmt::Display for Valid {
 /// Who says what a property is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
+    /// The partition's own settings file, which was written through its `config`.
+    Here,
     /// The topic's records in the metadata log.
     ClusterMetadata,
     /// The brokers' records in the metadata log: a default of the cluster.
@@ -297,15 +303,59 @@ impl Config {
 /// same as before, and a reading of that log when it is not.
 pub fn effective(log: &Log) -> Config {
     let shared = log.shared();
+    let here = settings_here(log);
     let cluster = shared.metadata.settings(shared);
     if cluster.is_empty() {
-        return resolve(None, &[]);
+        return resolve(&here, None, &[]);
     }
     let topic = log.name().topic();
     let of_topic = cluster.of_topic(topic).filter(|_| is_topic_of(log, &cluster));
     let node = node_id(log).and_then(|node| cluster.of_broker(&node.to_string()));
     let brokers: Vec<_> = node.into_iter().chain(cluster.of_broker("")).collect();
-    resolve(of_topic, &brokers)
+    resolve(&here, of_topic, &brokers)
+}
+
+/// What was set here: lines of the partition's settings file. A line that means nothing is left out.
+pub fn settings_here(log: &Log) -> Settings {
+    let path = log.path().join(SETTINGS_FILE);
+    let bytes = read_small(&*log.shared().disk, &path, 1 << 20).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// What `settings` become when `lines` are written to `config`: `name=value` sets a property and
+/// `name=` takes it back. Fails on the first line that means nothing, naming it.
+pub fn change(settings: &Settings, lines: &str) -> Result<Settings, String> {
+    let mut changed = settings.clone();
+    for line in lines.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (name, value) =
+            line.split_once('=').ok_or_else(|| format!("`{line}` is not name=value"))?;
+        let (name, value) = (name.trim(), value.trim());
+        let kind = PropertyKind::named(name).ok_or_else(|| format!("no property `{name}`"))?;
+        if value.is_empty() {
+            changed.remove(name);
+            continue;
+        }
+        kind.validate(value).map_err(|reason| format!("{name}: {reason}"))?;
+        if name == "cleanup.policy" && value.contains("compact") {
+            return Err("cleanup.policy: there is no cleaner here, so no compact".to_owned());
+        }
+        if name == "segment.index.bytes" && value.parse().is_ok_and(|bytes: i64| bytes < 24) {
+            return Err(format!("{name}: {value} leaves no room for an entry"));
+        }
+        changed.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(changed)
+}
+
+/// The settings as the lines of their file.
+pub fn as_lines(settings: &Settings) -> String {
+    let line = |(name, value): (&String, &String)| [name, "=", value, "\n"].concat();
+    settings.iter().map(line).collect::<Vec<_>>().concat()
 }
 
 /// Is the partition of the topic that the cluster knows by this name, and not of an earlier one?
@@ -324,7 +374,7 @@ fn node_id(log: &Log) -> Option<i32> {
     checkpoint::parse_meta_properties(&bytes).ok()?.node_id
 }
 
-fn resolve(topic: Option<&Settings>, brokers: &[&Settings]) -> Config {
+fn resolve(here: &Settings, topic: Option<&Settings>, brokers: &[&Settings]) -> Config {
     let nothing = Settings::new();
     let topic = topic.unwrap_or(&nothing);
     let property = |kind: &'static PropertyKind| {
@@ -332,7 +382,10 @@ fn resolve(topic: Option<&Settings>, brokers: &[&Settings]) -> Config {
         let of_topic = topic.get(kind.name).cloned().filter(valid);
         let of_brokers = || brokers.iter().find_map(|s| kind.broker_default(s).filter(valid));
         let ours = NEVER_BY_ITSELF.iter().find(|(name, _)| *name == kind.name);
-        let (value, origin) = if let Some(value) = of_topic {
+        let of_here = here.get(kind.name).cloned().filter(valid);
+        let (value, origin) = if let Some(value) = of_here {
+            (value, Origin::Here)
+        } else if let Some(value) = of_topic {
             (value.trim().to_owned(), Origin::ClusterMetadata)
         } else if let Some(value) = of_brokers() {
             (value, Origin::ClusterDefault)
@@ -378,7 +431,7 @@ mod tests {
     /// Contract 4.10: Kafka's default, but nothing by age.
     #[test]
     fn what_nobody_set_is_kafkas_default_but_nothing_goes_by_age() {
-        let config = resolve(None, &[]);
+        let config = resolve(&Settings::new(), None, &[]);
         assert_eq!(found(&config, "segment.bytes"), ("1073741824", Origin::Default));
         assert_eq!(found(&config, "retention.ms"), ("-1", Origin::OffsetfsDefault));
         assert_eq!(found(&config, "retention.bytes"), ("-1", Origin::OffsetfsDefault));
@@ -396,7 +449,7 @@ mod tests {
             ("message.max.bytes", "300"),
             ("log.retention.bytes", "7"),
         ]);
-        let config = resolve(Some(&topic), &[&one, &all]);
+        let config = resolve(&Settings::new(), Some(&topic), &[&one, &all]);
         assert_eq!(found(&config, "segment.bytes"), ("100", Origin::ClusterMetadata));
         assert_eq!(found(&config, "retention.ms"), ("7200000", Origin::ClusterDefault));
         assert_eq!(found(&config, "max.message.bytes"), ("300", Origin::ClusterDefault));
@@ -411,7 +464,7 @@ mod tests {
             ("flush.ms", "-5"),
             ("flush.messages", "1"),
         ]);
-        let config = resolve(Some(&topic), &[]);
+        let config = resolve(&Settings::new(), Some(&topic), &[]);
         assert_eq!(found(&config, "flush.ms"), (NEVER, Origin::Default));
         assert_eq!(found(&config, "flush.messages"), ("1", Origin::ClusterMetadata));
         let left_out = settings(&[("internal.segment.bytes", "9"), ("flush.ms", "-5")]);

@@ -6,16 +6,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::engine::disk::{Disk, Facts, Kind, RealDisk};
+use crate::engine::access::{Standing, WriteAccess};
+use crate::engine::disk::{Disk, Facts, Kind, RealDisk, read_small, replace_small};
 use crate::engine::log::{LOOK_AGAIN, Log, Shared};
 use crate::engine::options::ReadOptions;
-use crate::error::Result;
+use crate::engine::writer::Writer;
+use crate::error::{Error, Result};
+use crate::format::checkpoint::{Uuid, parse_partition_metadata, write_partition_metadata};
 use crate::format::name::{DirectoryKind, TopicPartition, parse_directory_name};
+use crate::units::Timestamp;
 
 /// The directories of a broker that are no partitions and no mistake either.
 const KNOWN_DIRECTORIES: [&str; 1] = ["remote-log-index-cache"];
 /// Logs that stay open at the most; the others are opened again when they are asked for.
 const MOST_OPEN_LOGS: usize = 256;
+/// Logs that are written at once at the most; closing one trims its indexes and syncs it.
+const MOST_WRITERS: usize = 32;
+/// The file with the topic id.
+const PARTITION_METADATA: &str = "partition.metadata";
 
 /// A data directory, or the one partition of it that was asked for.
 #[derive(Debug)]
@@ -25,6 +33,8 @@ pub struct DataDir {
     shared: Arc<Shared>,
     listing: Mutex<Option<(Arc<Listing>, Instant)>>,
     logs: Mutex<Logs>,
+    /// Where the logs stand that were closed or recovered since the directory was opened.
+    recovered: Mutex<HashMap<TopicPartition, Standing>>,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +69,14 @@ impl DataDir {
     /// The data directory at `path`; with `only`, just that partition of it.
     pub fn new(path: &Path, only: Option<&OsStr>, options: ReadOptions) -> DataDir {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(options.open_files));
-        DataDir::on_disk(disk, path, only, options)
+        DataDir::on_disk(disk, path, only, options, None)
+    }
+
+    /// The same, to be written: takes the lock, which is refused while someone else has it.
+    pub fn writable(path: &Path, only: Option<&OsStr>, options: ReadOptions) -> Result<DataDir> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(options.open_files));
+        let access = Arc::new(WriteAccess::take(&*disk, path)?);
+        Ok(DataDir::on_disk(disk, path, only, options, Some(access)))
     }
 
     /// The same on another disk.
@@ -68,13 +85,15 @@ impl DataDir {
         path: &Path,
         only: Option<&OsStr>,
         options: ReadOptions,
+        access: Option<Arc<WriteAccess>>,
     ) -> DataDir {
         DataDir {
             path: path.to_path_buf(),
             only: only.map(OsStr::to_owned),
-            shared: Arc::new(Shared::new(disk, path, options)),
+            shared: Arc::new(Shared::new(disk, path, options, access)),
             listing: Mutex::new(None),
             logs: Mutex::default(),
+            recovered: Mutex::default(),
         }
     }
 
@@ -130,7 +149,11 @@ impl DataDir {
             return Ok(Some(Arc::clone(log)));
         }
         if logs.open.len() >= MOST_OPEN_LOGS
-            && let Some(oldest) = logs.open.iter().min_by_key(|(_, (_, used))| *used)
+            && let Some(oldest) = logs
+                .open
+                .iter()
+                .filter(|(_, (log, _))| !log.is_written())
+                .min_by_key(|(_, (_, used))| *used)
         {
             let oldest = oldest.0.clone();
             logs.open.remove(&oldest);
@@ -139,6 +162,166 @@ impl DataDir {
         let log = Arc::new(Log::new(partition, path, Arc::clone(&self.shared)));
         logs.open.insert(name.to_owned(), (Arc::clone(&log), now));
         Ok(Some(log))
+    }
+
+    /// Forgets what was listed, after a partition came or went.
+    fn changed(&self) {
+        *self.listing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Does `work` with the writer of `log`. Writers that were not used for long are closed when
+    /// there are too many.
+    pub fn write<T>(
+        &self,
+        log: &Log,
+        now: Timestamp,
+        work: impl FnOnce(&mut Writer) -> Result<T>,
+    ) -> Result<T> {
+        let first = !log.is_written();
+        let done = log.write(now, work);
+        if first {
+            self.bound_writers(log, now)?;
+        }
+        done
+    }
+
+    fn bound_writers(&self, latest: &Log, now: Timestamp) -> Result<()> {
+        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written: Vec<_> =
+            logs.open.values().filter(|(log, _)| log.is_written()).cloned().collect();
+        drop(logs);
+        written.sort_unstable_by_key(|(_, used)| *used);
+        let surplus = written.len().saturating_sub(MOST_WRITERS);
+        for (log, _) in written.iter().take(surplus) {
+            if log.name() != latest.name() {
+                self.close(log, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&self, log: &Log, now: Timestamp) -> Result<()> {
+        if let Some(standing) = log.close_writer(now)? {
+            let mut recovered = self.recovered.lock().unwrap_or_else(PoisonError::into_inner);
+            recovered.insert(log.name().clone(), standing);
+        }
+        Ok(())
+    }
+
+    /// Recovers the logs that an unclean end left, one after the other, until `stop` says so.
+    pub fn recover(&self, now: impl Fn() -> Timestamp, stop: &dyn Fn() -> bool) -> Result<()> {
+        let access = self.shared.access.as_ref();
+        if access.is_none_or(|access| access.was_clean()) {
+            return Ok(());
+        }
+        for name in self.listing()?.partitions.keys() {
+            if stop() {
+                return Ok(());
+            }
+            let Some(log) = self.log(name)? else { continue };
+            if let Err(e) = self.write(&log, now(), |_| Ok(())) {
+                log::warn!("{}: not recovered: {e}", log.path().display());
+            }
+        }
+        Ok(())
+    }
+
+    /// What settings, times and sizes ask for now and then: retention, and `flush.ms`.
+    pub fn maintain(&self, now: Timestamp) {
+        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let written: Vec<_> = logs.open.values().map(|(log, _)| Arc::clone(log)).collect();
+        drop(logs);
+        for log in written.iter().filter(|log| log.is_written()) {
+            let done = log.write(now, |writer| {
+                if writer.flush_is_due(now) {
+                    writer.sync(now)?;
+                }
+                writer.retain(now)
+            });
+            if let Err(e) = done {
+                log::warn!("{}: {e}", log.path().display());
+            }
+        }
+    }
+
+    /// An orderly end, in Kafka's order: logs flushed and closed, checkpoints, marker, lock.
+    pub fn shut_down(&self, now: Timestamp) -> Result<()> {
+        let Some(access) = &self.shared.access else { return Ok(()) };
+        let disk = &*self.shared.disk;
+        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let written: Vec<_> = logs.open.values().map(|(log, _)| Arc::clone(log)).collect();
+        drop(logs);
+        let mut failed = None;
+        for log in &written {
+            if let Err(e) = self.close(log, now) {
+                log::warn!("{}: {e}", log.path().display());
+                failed.get_or_insert(e);
+            }
+        }
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        if access.has_begun() {
+            let recovered = self.recovered.lock().unwrap_or_else(PoisonError::into_inner);
+            let standings: Vec<_> = recovered.values().cloned().collect();
+            access.checkpoint(disk, &standings)?;
+            let listing = self.listing()?;
+            let all = self.only.is_none()
+                && listing.partitions.values().all(|p| recovered.contains_key(&p.name));
+            access.leave_marker(disk, all)?;
+        }
+        access.release()
+    }
+
+    /// Makes a partition; its topic id is that of the topic's other partitions, or new.
+    pub fn create_partition(&self, name: &OsStr, random: [u8; 16]) -> Result<()> {
+        let path = self.path.join(name);
+        let refusal = |reason: String| Error::Invalid(format!("{}: {reason}", path.display()));
+        let text = name.to_str().ok_or_else(|| refusal("the name is not UTF-8".to_owned()))?;
+        let (partition, kind) = parse_directory_name(text).map_err(|e| refusal(e.to_string()))?;
+        if kind != DirectoryKind::Live || self.only.is_some() {
+            return Err(refusal("no partition can be made here".to_owned()));
+        }
+        let access = self.access()?;
+        let disk = &*self.shared.disk;
+        let listing = self.listing()?;
+        let siblings = listing.partitions.values().filter(|p| p.name.topic() == partition.topic());
+        let known = siblings.filter_map(|sibling| {
+            let bytes = read_small(disk, &sibling.path.join(PARTITION_METADATA), 4096).ok()?;
+            parse_partition_metadata(&bytes).ok()
+        });
+        let id = known.into_iter().next().unwrap_or(Uuid::from_random(random));
+        access.begin(disk)?;
+        disk.create_directory(&path)?;
+        let metadata = path.join(PARTITION_METADATA);
+        replace_small(disk, &metadata, write_partition_metadata(id).as_bytes())?;
+        disk.sync_directory(&self.path)?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes a partition with all that is in it.
+    pub fn remove_partition(&self, name: &OsStr, random: [u8; 16], now: Timestamp) -> Result<()> {
+        let Some(log) = self.log(name)? else { return Ok(()) };
+        let access = self.access()?;
+        let disk = &*self.shared.disk;
+        access.begin(disk)?;
+        // What is written last is of no use to anyone.
+        let _ = log.close_writer(now);
+        let hex = format!("{:032x}", u128::from_be_bytes(random));
+        let gone = self.path.join(format!("{}.{hex}-delete", name.to_string_lossy()));
+        disk.rename(log.path(), &gone)?;
+        disk.sync_directory(&self.path)?;
+        access.forget(disk, log.name())?;
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner).open.remove(name);
+        self.recovered.lock().unwrap_or_else(PoisonError::into_inner).remove(log.name());
+        self.changed();
+        disk.remove_directory(&gone)
+    }
+
+    fn access(&self) -> Result<&Arc<WriteAccess>> {
+        let access = self.shared.access.as_ref();
+        access.ok_or_else(|| Error::refused(&self.path, "this is not a writable mount"))
     }
 
     fn list(&self, facts: Facts) -> Result<Listing> {

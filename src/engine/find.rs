@@ -16,7 +16,7 @@ use crate::engine::time_bounds::Newest;
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
-use crate::format::index::{OFFSET_ENTRY_BYTES, OffsetIndex, TIME_ENTRY_BYTES, TimeIndex};
+use crate::format::index::{OffsetIndex, TimeIndex};
 use crate::format::record::Record;
 use crate::units::{Offset, Position, Timestamp};
 
@@ -361,7 +361,7 @@ impl Log {
     }
 
     fn anchor_in(&self, window: &mut Window, segment: &Segment, offset: Offset) -> Result<Anchor> {
-        let bytes = self.shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+        let bytes = self.shared.offset_index(segment);
         let index = OffsetIndex::new(segment.base_offset, &bytes);
         let start = Anchor { position: Position::START, expected: segment.base_offset };
         let Some(entry) = index.floor(offset) else { return Ok(start) };
@@ -388,7 +388,7 @@ impl Log {
         if segment.valid_bytes <= SMALL_SEGMENT_BYTES {
             return Ok((start, None));
         }
-        let bytes = self.shared.index_bytes(segment.time_index.as_ref(), TIME_ENTRY_BYTES);
+        let bytes = self.shared.time_index(segment);
         let index = TimeIndex::new(segment.base_offset, &bytes);
         let before = Timestamp::from_millis(time.millis().saturating_sub(1));
         let Some(entry) = index.floor(before).filter(|entry| entry.timestamp < time) else {
@@ -472,7 +472,7 @@ impl Log {
     /// Places where a reading of the segment may begin, from its end to its start, each section
     /// twice as long as the one behind it.
     fn sections_from_the_end(&self, segment: &Arc<Segment>) -> Result<Vec<Anchor>> {
-        let bytes = self.shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+        let bytes = self.shared.offset_index(segment);
         let index = OffsetIndex::new(segment.base_offset, &bytes);
         let (mut sections, mut back) = (Vec::new(), 1);
         let mut window = Window::new(HEADER_BYTES);

@@ -55,7 +55,7 @@ pub fn with_metadata(name: &str, directory: &Path) {
 /// What the logs in `directory` share.
 pub fn shared(directory: &Path) -> Arc<Shared> {
     let disk = Arc::new(RealDisk::new(64));
-    Arc::new(Shared::new(disk, directory, ReadOptions::default()))
+    Arc::new(Shared::new(disk, directory, ReadOptions::default(), None))
 }
 
 /// One log of `directory`.

@@ -14,9 +14,7 @@ use crate::engine::window::Window;
 use crate::error::Result;
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::checkpoint::{self, EpochStart};
-use crate::format::index::{
-    OFFSET_ENTRY_BYTES, OffsetIndex, TIME_ENTRY_BYTES, TimeIndex, used_entries,
-};
+use crate::format::index::{OffsetIndex, TimeIndex, used_entries};
 use crate::format::name::TopicPartition;
 use crate::units::{Offset, Position};
 
@@ -58,6 +56,7 @@ pub fn load(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogSt
         directory,
         names,
         number: LogState::next_number(),
+        live: None,
     };
     state.modified = newest_change(&state);
     set_offsets(shared, name, &mut state);
@@ -180,7 +179,7 @@ impl End {
 /// The end of the active segment: the batches are checked from the last index entry on that keeps
 /// its promise, or from an earlier one when no valid batch follows that one.
 fn find_end(shared: &Shared, segment: &Arc<Segment>) -> Result<End> {
-    let bytes = shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+    let bytes = shared.offset_index(segment);
     let index = OffsetIndex::new(segment.base_offset, &bytes);
     let mut window = Window::new(HEADER_BYTES);
     let mut back = 1;
@@ -203,11 +202,11 @@ fn find_end(shared: &Shared, segment: &Arc<Segment>) -> Result<End> {
 
 /// The greatest offset that the indexes of a segment know of.
 fn promised_last(shared: &Shared, segment: &Segment) -> Option<Offset> {
-    let bytes = shared.index_bytes(segment.index.as_ref(), OFFSET_ENTRY_BYTES);
+    let bytes = shared.offset_index(segment);
     let index = OffsetIndex::new(segment.base_offset, &bytes);
     let last = index.entries_count().checked_sub(1).and_then(|last| index.get(last));
     let by_offset = last.map(|entry| entry.offset);
-    let bytes = shared.index_bytes(segment.time_index.as_ref(), TIME_ENTRY_BYTES);
+    let bytes = shared.time_index(segment);
     let index = TimeIndex::new(segment.base_offset, &bytes);
     let last = index.entries_count().checked_sub(1).and_then(|last| index.get(last));
     by_offset.max(last.map(|entry| entry.offset))

@@ -18,7 +18,8 @@ pub const LOCK_FILE: &str = ".lock";
 #[derive(Debug)]
 pub struct DirLock {
     path: PathBuf,
-    file: File,
+    /// Holds the lock as long as it is open.
+    _file: File,
 }
 
 impl DirLock {
@@ -45,16 +46,15 @@ impl DirLock {
             // Whoever held it before may have removed the file in between: then what is locked is
             // not what others will see.
             if is_still(&path, &file).map_err(Error::io("stat", &path))? {
-                return Ok(DirLock { path, file });
+                return Ok(DirLock { path, _file: file });
             }
         }
     }
 
-    /// Removes the file and lets go, as a broker does at an orderly end.
-    pub fn release(self) -> Result<()> {
-        std::fs::remove_file(&self.path).map_err(Error::io("remove", &self.path))?;
-        drop(self.file);
-        Ok(())
+    /// Removes the file, as a broker does at an orderly end; the lock itself goes when this is
+    /// dropped.
+    pub fn release(&self) -> Result<()> {
+        std::fs::remove_file(&self.path).map_err(Error::io("remove", &self.path))
     }
 }
 
@@ -89,6 +89,7 @@ mod tests {
         let refused = DirLock::take(scratch.path()).unwrap_err().to_string();
         assert!(refused.contains("lock"), "{refused}");
         first.release().unwrap();
+        drop(first);
         assert!(!scratch.path().join(LOCK_FILE).exists());
         drop(DirLock::take(scratch.path()).unwrap());
         assert!(scratch.path().join(LOCK_FILE).exists(), "only an orderly end removes it");

@@ -8,27 +8,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use crate::engine::access::{Standing, WriteAccess};
 use crate::engine::batches::{Batches, FoundRecord};
 use crate::engine::cache::Cache;
 use crate::engine::checkpoints::Checkpoints;
+use crate::engine::config;
 use crate::engine::damage::{Findings, Stretch};
 use crate::engine::disk::{Disk, Facts, FileId, read_small};
 use crate::engine::extent::{Extents, Measure};
 use crate::engine::extent_store::Stored;
+use crate::engine::index::IndexBytes;
+use crate::engine::limits::Limits;
 use crate::engine::load;
 use crate::engine::metadata::ClusterMetadata;
 use crate::engine::options::{Isolation, ReadOptions};
+use crate::engine::recovery;
 use crate::engine::scanner::{Interrupted, Scanner};
 use crate::engine::segment::{File, Segment};
 use crate::engine::time_bounds::TimeBounds;
 use crate::engine::transactions::{SegmentTransactions, TransactionState, Transactions};
 use crate::engine::window::LARGEST_CHUNK;
+use crate::engine::writer::{Published, Writer};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
 use crate::format::checkpoint::{EpochStart, parse_partition_metadata};
+use crate::format::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::format::name::TopicPartition;
 use crate::format::record::Record;
-use crate::units::{Offset, Position};
+use crate::units::{Offset, Position, Timestamp};
 
 /// How old the picture of a log may be.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -51,11 +58,13 @@ pub struct Shared {
     /// Batches made readable.
     pub batches: Batches,
     /// Index files, without padding.
-    pub indexes: Cache<IndexKey, Vec<u8>>,
+    pub indexes: Cache<IndexKey, IndexBytes>,
     /// Sizes, by segment and format.
     pub extents: Cache<(FileId, u8), Mutex<Extents>>,
     /// Transactions by segment.
     pub transactions: Cache<(FileId, u64), SegmentTransactions>,
+    /// The right to write, on a writable mount.
+    pub access: Option<Arc<WriteAccess>>,
     /// The checkpoint files of the data directory.
     pub checkpoints: Checkpoints,
     pub(super) recent: Recent,
@@ -68,13 +77,19 @@ pub type IndexKey = (FileId, u64, (i64, u32));
 
 impl Shared {
     /// For the data directory `directory`.
-    pub fn new(disk: Arc<dyn Disk>, directory: &Path, options: ReadOptions) -> Shared {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        options: ReadOptions,
+        access: Option<Arc<WriteAccess>>,
+    ) -> Shared {
         Shared {
             batches: Batches::new(Arc::clone(&disk), options.max_batch_bytes),
             indexes: Cache::new(16 << 20),
             extents: Cache::new(16 << 20),
             transactions: Cache::new(8 << 20),
             checkpoints: Checkpoints::new(Arc::clone(&disk), directory),
+            access,
             recent: Recent::default(),
             metadata: ClusterMetadata::new(directory),
             disk,
@@ -82,15 +97,41 @@ impl Shared {
         }
     }
 
-    /// The bytes of an index file; none when it cannot be read, since an index is a hint.
-    pub fn index_bytes(&self, file: Option<&File>, entry_bytes: usize) -> Arc<Vec<u8>> {
-        let Some(file) = file else { return Arc::default() };
+    /// The entries of the offset index of a segment; none when it cannot be read, since an index
+    /// is a hint.
+    pub fn offset_index(&self, segment: &Segment) -> Arc<IndexBytes> {
+        match &segment.live {
+            Some((index, _)) => Arc::new(IndexBytes::Live(Arc::clone(index))),
+            None => self.index_bytes(segment, segment.index.as_ref(), OFFSET_ENTRY_BYTES),
+        }
+    }
+
+    /// The same of the time index.
+    pub fn time_index(&self, segment: &Segment) -> Arc<IndexBytes> {
+        match &segment.live {
+            Some((_, index)) => Arc::new(IndexBytes::Live(Arc::clone(index))),
+            None => self.index_bytes(segment, segment.time_index.as_ref(), TIME_ENTRY_BYTES),
+        }
+    }
+
+    fn index_bytes(
+        &self,
+        segment: &Segment,
+        file: Option<&File>,
+        entry_bytes: usize,
+    ) -> Arc<IndexBytes> {
+        let Some(file) = file else { return Arc::new(IndexBytes::Read(Vec::new())) };
         let key = (file.file.id, file.facts.bytes, file.facts.modified);
         if let Some(bytes) = self.indexes.get(&key) {
             return bytes;
         }
-        let bytes = Arc::new(load::index_bytes(&*self.disk, file, entry_bytes));
-        self.indexes.put(key, Arc::clone(&bytes), bytes.capacity() + 64);
+        let mapped = self.access.as_ref().filter(|_| !segment.active && file.bytes() > 0);
+        let mapped = mapped.and_then(|access| access.map_sealed(&*self.disk, &file.file));
+        let bytes = Arc::new(mapped.map_or_else(
+            || IndexBytes::Read(load::index_bytes(&*self.disk, file, entry_bytes)),
+            IndexBytes::Sealed,
+        ));
+        self.indexes.put(key, Arc::clone(&bytes), bytes.weight());
         bytes
     }
 
@@ -119,6 +160,20 @@ pub struct Log {
     picture: Mutex<Option<(Arc<LogState>, Instant)>>,
     findings: Findings,
     pub(super) time_bounds: TimeBounds,
+    writer: Mutex<Option<Box<Writer>>>,
+    live: Mutex<Option<Live>>,
+}
+
+/// What a writer has published, for readers to look at when they come.
+#[derive(Clone, Debug)]
+struct Live {
+    /// Changes with every append.
+    generation: u64,
+    /// Changes when segments come or go.
+    published: Arc<Published>,
+    /// Bytes of the active segment.
+    active_bytes: u64,
+    log_end: Offset,
 }
 
 /// A log as it was at one moment; never changes.
@@ -156,6 +211,8 @@ pub struct LogState {
     pub names: Vec<OsString>,
     /// Different for each state of any log.
     pub number: u64,
+    /// Which generation of the writer this is; `None` when the files were looked at.
+    pub live: Option<u64>,
 }
 
 /// Gives each state its number.
@@ -206,6 +263,8 @@ impl Log {
             picture: Mutex::new(None),
             findings: Findings::default(),
             time_bounds: TimeBounds::default(),
+            writer: Mutex::new(None),
+            live: Mutex::new(None),
         }
     }
 
@@ -232,6 +291,18 @@ impl Log {
     /// The log as it is now, or was less than [`LOOK_AGAIN`] ago.
     pub fn state(&self) -> Result<Arc<LogState>> {
         let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(live) = live {
+            if let Some((state, _)) = &*picture
+                && state.live == Some(live.generation)
+            {
+                return Ok(Arc::clone(state));
+            }
+            let old = picture.as_ref().map(|(state, _)| &**state);
+            let new = Arc::new(self.live_state(old, &live)?);
+            *picture = Some((Arc::clone(&new), Instant::now()));
+            return Ok(new);
+        }
         if let Some((state, looked)) = &*picture
             && looked.elapsed() < LOOK_AGAIN
         {
@@ -251,6 +322,115 @@ impl Log {
         };
         *picture = Some((Arc::clone(&new), now));
         Ok(new)
+    }
+
+    /// The log as its writer has it.
+    fn live_state(&self, old: Option<&LogState>, live: &Live) -> Result<LogState> {
+        let disk = &*self.shared.disk;
+        let published = &live.published;
+        let mut segments = published.segments.clone();
+        if let Some(active) = segments.last_mut() {
+            let active = Arc::make_mut(active);
+            active.valid_bytes = live.active_bytes;
+            active.log.facts = disk.facts_of(&active.log.file)?;
+        }
+        let same_files = old.and_then(|old| old.live).is_some_and(|seen| {
+            live.generation > seen && old.is_some_and(|old| old.segments.len() == segments.len())
+        });
+        let names = match old {
+            Some(old) if same_files => old.names.clone(),
+            _ => disk.list(&self.path)?,
+        };
+        let directory = disk.facts(&self.path)?;
+        let modified = segments.last().map_or(directory.modified, |last| last.log.facts.modified);
+        Ok(LogState {
+            disk_start: segments.first().map_or(live.log_end, |first| first.base_offset),
+            segments,
+            log_start: published.log_start,
+            log_end: live.log_end,
+            high_watermark: live.log_end,
+            high_watermark_known: true,
+            at_rest: false,
+            checkpoints: 0,
+            torn_tail: None,
+            leader_epochs: published.epochs.clone(),
+            leftovers: old.map(|old| old.leftovers.clone()).unwrap_or_default(),
+            shadowed: old.map(|old| old.shadowed.clone()).unwrap_or_default(),
+            directory,
+            modified,
+            names,
+            number: LogState::next_number(),
+            live: Some(live.generation),
+        })
+    }
+
+    /// Does `work` with the writer of the log, which is opened, and the log recovered, where that was
+    /// not done yet. What it changed can be seen when this returns.
+    pub fn write<T>(
+        &self,
+        now: Timestamp,
+        work: impl FnOnce(&mut Writer) -> Result<T>,
+    ) -> Result<T> {
+        let mut place = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let access = self
+            .shared
+            .access
+            .as_ref()
+            .ok_or_else(|| Error::refused(&self.path, "this is not a writable mount"))?;
+        if place.is_none() {
+            let limits = Limits::new(&self.name, &config::effective(self));
+            let opening = recovery::open(self, access, &limits, None, now)?;
+            let writer = Writer::open(self, access, opening, limits, now)?;
+            self.publish(&writer, None)?;
+            *place = Some(Box::new(writer));
+        }
+        let Some(writer) = place.as_mut() else { return Err(Error::Interrupted) };
+        let before = writer.structure();
+        let done = work(writer);
+        let after = writer.structure();
+        self.publish(writer, Some(before == after))?;
+        done
+    }
+
+    /// Shows readers what the writer has done.
+    fn publish(&self, writer: &Writer, same_structure: Option<bool>) -> Result<()> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = STATES.fetch_add(1, Ordering::Relaxed);
+        let (active_bytes, log_end) = writer.tail();
+        match &mut *live {
+            Some(live) if same_structure == Some(true) => {
+                (live.active_bytes, live.log_end) = (active_bytes, log_end);
+                live.generation = generation;
+            }
+            _ => {
+                let published = Arc::new(writer.picture()?);
+                *live = Some(Live { generation, published, active_bytes, log_end });
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails where damage that was met keeps the log from being appended to (contract 6.2).
+    pub fn check_appendable(&self) -> Result<()> {
+        match self.findings.stretches().first() {
+            Some(stretch) => Err(recovery::damaged(&self.path, &stretch.error().to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Is there a writer?
+    pub fn is_written(&self) -> bool {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Closes the writer in order; where the log stands then. `None` where there was none.
+    pub fn close_writer(&self, now: Timestamp) -> Result<Option<Standing>> {
+        let mut place = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut writer) = place.take() else { return Ok(None) };
+        let closed = writer.close(now);
+        *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.picture.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        closed.map(Some)
     }
 
     /// Has the log been opened yet?

@@ -8,6 +8,8 @@
 //! The locks there are (cluster metadata, picture of a log, checkpoints, caches, descriptors,
 //! memory budget) are taken in that order and never held while a caller is waited for.
 
+pub mod access;
+pub mod active;
 pub mod batches;
 pub mod cache;
 pub mod checkpoints;
@@ -20,16 +22,19 @@ pub mod extent;
 pub mod extent_store;
 pub mod facts;
 pub mod find;
+pub mod index;
+pub mod limits;
 pub mod load;
 pub mod lock;
 pub mod log;
-#[expect(unsafe_code, reason = "the room of memory maps")]
-pub mod mmap;
 pub mod metadata;
 pub mod missing;
+#[expect(unsafe_code, reason = "the room of memory maps")]
+pub mod mmap;
 pub mod options;
 pub mod producers;
 pub mod read;
+pub mod recovery;
 pub mod resync;
 pub mod retention;
 pub mod roll;
@@ -43,6 +48,7 @@ pub mod time_bounds;
 pub mod transactions;
 pub mod truncation;
 pub mod window;
+pub mod writer;
 
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -2,8 +2,10 @@
 //! answers for.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::engine::disk::{DiskFile, Facts};
+use crate::engine::mmap::ActiveMap;
 use crate::units::Offset;
 
 /// A segment of a log. The value never changes; when the files grow, the log makes a new one.
@@ -26,6 +28,8 @@ pub struct Segment {
     pub index: Option<File>,
     /// The `.timeindex` file, where there is one.
     pub time_index: Option<File>,
+    /// Both indexes as they grow, while this process writes the segment.
+    pub live: Option<(Arc<ActiveMap>, Arc<ActiveMap>)>,
 }
 
 /// One file of a segment, with its size and times when it was looked at.
@@ -61,6 +65,7 @@ impl Segment {
             promised_last: None,
             index: None,
             time_index: None,
+            live: None,
         }
     }
 

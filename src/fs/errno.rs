@@ -20,6 +20,16 @@ impl Errno {
     pub const IS_A_DIRECTORY: Errno = Errno(libc::EISDIR);
     /// Nothing here can be changed.
     pub const READ_ONLY: Errno = Errno(libc::EROFS);
+    /// It cannot be changed, even on a writable mount.
+    pub const NOT_PERMITTED: Errno = Errno(libc::EPERM);
+    /// The partition has records.
+    pub const NOT_EMPTY: Errno = Errno(libc::ENOTEMPTY);
+    /// There is such a name already.
+    pub const EXISTS: Errno = Errno(libc::EEXIST);
+    /// What was written makes no sense here.
+    pub const INVALID: Errno = Errno(libc::EINVAL);
+    /// The mount is going away.
+    pub const GONE: Errno = Errno(libc::ENOTCONN);
     /// No such extended attribute.
     pub const NO_ATTRIBUTE: Errno = Errno(libc::ENODATA);
     /// The inode or handle is none of ours.
@@ -31,10 +41,14 @@ impl From<Error> for Errno {
         let errno = match &error {
             Error::Io { source, .. } => match source.kind() {
                 ErrorKind::PermissionDenied => Errno(libc::EACCES),
+                ErrorKind::StorageFull => Errno(libc::ENOSPC),
+                ErrorKind::QuotaExceeded => Errno(libc::EDQUOT),
+                ErrorKind::ReadOnlyFilesystem => Errno::READ_ONLY,
                 _ => Errno::IO,
             },
-            Error::Damage { .. } | Error::Refused { .. } => Errno::IO,
-            Error::Usage(_) => Errno(libc::EINVAL),
+            Error::Damage { .. } | Error::Refused { .. } | Error::Poisoned { .. } => Errno::IO,
+            Error::TooLarge(_) => Errno(libc::EMSGSIZE),
+            Error::Invalid(_) | Error::Usage(_) => Errno::INVALID,
             Error::Interrupted => Errno(libc::EINTR),
         };
         if errno == Errno::IO {

@@ -4,14 +4,17 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, Errno as FuserErrno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags,
-    ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen,
-    ReplyStatfs, ReplyXattr, Request,
+    AccessFlags, BsdFileFlags, Errno as FuserErrno, FileAttr, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenAccMode,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 
 use crate::fs::caller;
@@ -38,9 +41,9 @@ pub struct Fuse {
 
 impl Fuse {
     /// Serves `tree`; `notifier` is filled when it is mounted.
-    pub fn new(tree: Tree, notifier: NotifierSlot) -> Fuse {
+    pub fn new(tree: Arc<Tree>, notifier: NotifierSlot) -> Fuse {
         let open_counts = (0..COUNTERS).map(|_| AtomicU32::new(0)).collect();
-        Fuse { tree: Arc::new(tree), pool: Pool::new(POOL_THREADS), notifier, open_counts }
+        Fuse { tree, pool: Pool::new(POOL_THREADS), notifier, open_counts }
     }
 
     /// Does `work` here when it is quick, else on the pool.
@@ -51,6 +54,12 @@ impl Fuse {
             let tree = Arc::clone(&self.tree);
             self.pool.run(move || work(&tree));
         }
+    }
+
+    /// The error of a change that nobody can make.
+    fn refusal(&self) -> FuserErrno {
+        let errno = if self.tree.is_writable() { Errno::NOT_PERMITTED } else { Errno::READ_ONLY };
+        errno.into()
     }
 
     fn counter(&self, inode: INodeNo) -> &AtomicU32 {
@@ -102,11 +111,17 @@ impl Filesystem for Fuse {
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let first = self.counter(inode).fetch_add(1, Ordering::AcqRel) == 0;
         if flags.acc_mode() != OpenAccMode::O_RDONLY {
-            return reply.error(Errno::READ_ONLY.into());
+            return match self.tree.open_to_write(inode.0) {
+                Ok(opened) => reply.opened(FileHandle(opened.handle), FopenFlags::FOPEN_DIRECT_IO),
+                Err(errno) => {
+                    self.counter(inode).fetch_sub(1, Ordering::AcqRel);
+                    reply.error(errno.into());
+                }
+            };
         }
         let caller = caller::interrupted(request.pid());
-        let first = self.counter(inode).fetch_add(1, Ordering::AcqRel) == 0;
         let (notifier, counts) = (Arc::clone(&self.notifier), Arc::clone(&self.open_counts));
         self.run(self.tree.is_quick(inode.0), move |tree| match tree.open(inode.0, &caller) {
             Ok(opened) => {
@@ -152,8 +167,133 @@ impl Filesystem for Fuse {
         });
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: u64,
+        data: &[u8],
+        _: WriteFlags,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        // With direct I/O the kernel sends no FSYNC for these.
+        let synced = flags.0 & (libc::O_SYNC | libc::O_DSYNC) != 0;
+        match self.tree.write(handle.0, data, synced) {
+            Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
+            Err(errno) => reply.error(errno.into()),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        answer(self.tree.flush(handle.0), reply);
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let changes_owner = mode.is_some() || uid.is_some() || gid.is_some();
+        if changes_owner || !self.tree.takes_truncation(inode.0) {
+            let errno =
+                if self.tree.is_writable() { Errno::NOT_PERMITTED } else { Errno::READ_ONLY };
+            return reply.error(errno.into());
+        }
+        self.getattr(request, inode, handle, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        _: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        match self.tree.make_directory(parent.0, name) {
+            Ok(_) => self.lookup(request, parent, name, reply),
+            Err(errno) => reply.error(errno.into()),
+        }
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(self.tree.remove_directory(parent.0, name), reply);
+    }
+
+    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(self.refusal());
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(self.refusal());
+    }
+
+    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.refusal());
+    }
+
+    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
+        reply.error(self.refusal());
+    }
+
+    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(self.refusal());
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: INodeNo,
+        _: &OsStr,
+        _: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(self.refusal());
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: &[u8],
+        _: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(self.refusal());
+    }
+
+    fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(self.refusal());
     }
 
     fn release(
@@ -171,8 +311,8 @@ impl Filesystem for Fuse {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.run(false, move |tree| answer(tree.fsync(handle.0), reply));
     }
 
     fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -272,7 +412,7 @@ impl Filesystem for Fuse {
 
     fn access(&self, _: &Request, inode: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
         // Who may see the mount at all may read all of it; nobody may change anything.
-        if mask.contains(AccessFlags::W_OK) {
+        if mask.contains(AccessFlags::W_OK) && !self.tree.is_writable() {
             return reply.error(Errno::READ_ONLY.into());
         }
         let _ = inode;
@@ -338,6 +478,13 @@ fn answer_listing(
         }
     }
     reply.ok();
+}
+
+fn answer(done: Answer<()>, reply: ReplyEmpty) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno.into()),
+    }
 }
 
 /// An attribute: its size when nobody has room for it yet, else its bytes.

@@ -2,6 +2,7 @@
 
 pub mod beacon;
 pub mod caller;
+pub mod change;
 pub mod errno;
 pub mod fuse;
 pub mod mount_table;

@@ -53,11 +53,13 @@ pub enum View {
     LeaderEpochs,
     Config,
     Report,
+    /// A file to append to.
+    Append(Format),
 }
 
 impl View {
     /// All of them, in the order of a listing.
-    pub const ALL: [View; 9] = [
+    pub const ALL: [View; 14] = [
         View::ByOffset,
         View::ByTime,
         View::Segments,
@@ -67,6 +69,11 @@ impl View {
         View::LeaderEpochs,
         View::Config,
         View::Report,
+        View::Append(Format::Lines),
+        View::Append(Format::Jsonl),
+        View::Append(Format::Tsv),
+        View::Append(Format::Nul),
+        View::Append(Format::Raw),
     ];
 
     /// Its name in the partition's directory.
@@ -81,7 +88,22 @@ impl View {
             View::LeaderEpochs => "leader-epochs",
             View::Config => "config",
             View::Report => "report.json",
+            View::Append(Format::Lines) => "append",
+            View::Append(Format::Jsonl) => "append.jsonl",
+            View::Append(Format::Tsv) => "append.tsv",
+            View::Append(Format::Nul) => "append.nul",
+            View::Append(Format::Raw) => "append.raw",
         }
+    }
+
+    /// Is it there on writable mounts only?
+    pub const fn is_to_write(self) -> bool {
+        matches!(self, View::Append(_))
+    }
+
+    /// Can it be written on a writable mount?
+    pub const fn is_writable(self) -> bool {
+        matches!(self, View::Append(_) | View::Config | View::LogStartOffset)
     }
 
     /// Is it a directory?
@@ -124,7 +146,9 @@ impl Node {
             Node::OtherDirectory(name) => (2, [of(name), 0, 0]),
             Node::OtherFile(directory, name) => (3, [of(directory), of(name), 0]),
             Node::Partition(name) => (4, [of(name), 0, 0]),
-            Node::View(name, view) => (5, [of(name), incarnation, view as u64]),
+            Node::View(name, view) => {
+                (5, [of(name), incarnation, hash_bytes(view.name().as_bytes())])
+            }
             Node::SegmentFile(name, file) => (6, [of(name), incarnation, of(file)]),
             Node::Record(name, offset, part) => {
                 (7 + ((part as u64) << 8), [of(name), incarnation, number(offset)])

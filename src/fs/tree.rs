@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +15,7 @@ use crate::engine::disk::{DiskFile, Facts, Kind};
 use crate::engine::facts;
 use crate::engine::log::{Found, Log, LogState};
 use crate::engine::scanner::Interrupted;
+use crate::fs::change::Written;
 use crate::fs::errno::Errno;
 use crate::fs::node::{NameId, Names, Node, NodeTable, ROOT, View, hash_bytes};
 use crate::units::{Offset, Position, Timestamp};
@@ -36,6 +38,8 @@ const SETTLED: Duration = Duration::from_millis(500);
 /// Bytes that tools like to read at once from long files (measured: `cat` then reads 1 MiB).
 const RANGE_BLOCK_BYTES: u32 = 1 << 20;
 const BLOCK_BYTES: u32 = 4096;
+/// How long the kernel may believe what never changes; an append then needs no other request.
+const LONG: Duration = Duration::from_hours(1);
 /// A value up to this size is given to the kernel when the file is opened.
 const SMALL_VALUE_BYTES: usize = 64 << 10;
 /// How long a generated text stays the same, so that its size and content agree.
@@ -56,6 +60,9 @@ pub struct Tree {
     contents: Mutex<HashMap<Node, Weak<Content>>>,
     recent: Cache<Node, Content>,
     handles: Mutex<Handles>,
+    /// Why the last write to a file was refused.
+    errors: Mutex<HashMap<Node, String>>,
+    closing: AtomicBool,
 }
 
 /// What stat(2) shows.
@@ -107,9 +114,10 @@ pub struct DirectoryEntry {
 
 /// What an open file reads from.
 #[derive(Debug)]
-enum Content {
+pub(super) enum Content {
     Range(RangeFile),
-    Text(Vec<u8>, Instant),
+    /// A generated text, when it was made, and of which state of the log.
+    Text(Vec<u8>, Instant, u64),
 }
 
 #[derive(Debug, Default)]
@@ -121,7 +129,8 @@ struct Handles {
 }
 
 #[derive(Debug)]
-enum Handle {
+pub(super) enum Handle {
+    Written(Arc<Written>),
     Content(Arc<Content>, Mutex<Option<Box<RangeCursor>>>),
     Record(NameId, Offset, Part),
     File(DiskFile),
@@ -130,7 +139,7 @@ enum Handle {
 
 /// A directory that is being listed.
 #[derive(Debug, Default)]
-struct Listing {
+pub(super) struct Listing {
     entries: Option<Arc<Vec<DirectoryEntry>>>,
 }
 
@@ -146,6 +155,8 @@ impl Tree {
             contents: Mutex::default(),
             recent: Cache::new(64),
             handles: Mutex::default(),
+            errors: Mutex::default(),
+            closing: AtomicBool::new(false),
         }
     }
 
@@ -223,7 +234,7 @@ impl Tree {
                 Content::Text(..) => true,
             },
             Ok(Handle::Record(..)) => false,
-            Ok(Handle::File(_) | Handle::Directory(_)) | Err(_) => true,
+            Ok(Handle::File(_) | Handle::Directory(_) | Handle::Written(_)) | Err(_) => true,
         }
     }
 
@@ -282,7 +293,7 @@ impl Tree {
     ) -> Answer<()> {
         match &*self.handle(handle)? {
             Handle::Content(content, cursor) => match &**content {
-                Content::Text(text, _) => {
+                Content::Text(text, ..) => {
                     copy_part(text, position, wanted, out);
                     Ok(())
                 }
@@ -329,6 +340,8 @@ impl Tree {
                 out.truncate(begin + read);
                 Ok(())
             }
+            // What is appended to is empty to read.
+            Handle::Written(_) => Ok(()),
             Handle::Directory(_) => Err(Errno::IS_A_DIRECTORY),
         }
     }
@@ -336,8 +349,64 @@ impl Tree {
     /// Ends the use of a handle.
     pub fn release(&self, handle: u64) {
         let mut handles = self.lock_handles();
-        handles.open.remove(&handle);
+        let ended = handles.open.remove(&handle);
         handles.reading.retain(|reading| *reading != handle);
+        drop(handles);
+        if let Some(Handle::Written(written)) = ended.as_deref() {
+            self.finish_handle(written);
+        }
+    }
+
+    /// May this file be truncated, and its times set, without effect?
+    pub fn takes_truncation(&self, number: u64) -> bool {
+        let node = self.nodes.get(number);
+        self.is_writable() && matches!(node, Some(Node::View(_, view)) if view.is_writable())
+    }
+
+    /// Can anything be changed here?
+    pub fn is_writable(&self) -> bool {
+        self.data_dir.shared().access.is_some()
+    }
+
+    /// Is the mount going away?
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// No writes any more.
+    pub(super) fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    pub(super) fn written(&self, handle: u64) -> Answer<Arc<Written>> {
+        match &*self.handle(handle)? {
+            Handle::Written(written) => Ok(Arc::clone(written)),
+            _ => Err(Errno::NOT_PERMITTED),
+        }
+    }
+
+    pub(super) fn all_written(&self) -> Vec<Arc<Written>> {
+        let handles = self.lock_handles();
+        let written = handles.open.values().filter_map(|handle| match &**handle {
+            Handle::Written(written) => Some(Arc::clone(written)),
+            _ => None,
+        });
+        written.collect()
+    }
+
+    pub(super) fn note_error(&self, node: Node, reason: String) {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).insert(node, reason);
+    }
+
+    /// A text that was changed is made anew.
+    pub(super) fn forget_text(&self, node: Node) {
+        self.lock_contents().remove(&node);
+    }
+
+    /// A partition that is made again under the same name is another one.
+    pub(super) fn forget_incarnation(&self, name: &OsStr) {
+        let id = self.names.id(name);
+        self.incarnations.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
     /// Opens a directory for listing.
@@ -373,7 +442,15 @@ impl Tree {
 
     /// The extended attributes of an inode.
     pub fn extended_attributes(&self, number: u64) -> Answer<record::Attributes> {
-        let Node::Record(partition, offset, _) = self.node(number)? else { return Ok(Vec::new()) };
+        let node = self.node(number)?;
+        let Node::Record(partition, offset, _) = node else {
+            let errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = errors.get(&node).map(|reason| reason.clone().into_bytes());
+            return Ok(last
+                .map(|reason| (b"user.last_error".to_vec(), reason))
+                .into_iter()
+                .collect());
+        };
         let log = self.log(partition)?;
         let state = log.state()?;
         match log.find(&state, offset)? {
@@ -385,11 +462,11 @@ impl Tree {
         }
     }
 
-    fn node(&self, number: u64) -> Answer<Node> {
+    pub(super) fn node(&self, number: u64) -> Answer<Node> {
         self.nodes.get(number).ok_or(Errno::STALE)
     }
 
-    fn log(&self, partition: NameId) -> Answer<Arc<Log>> {
+    pub(super) fn log(&self, partition: NameId) -> Answer<Arc<Log>> {
         self.data_dir.log(&self.names.name(partition))?.ok_or(Errno::NOT_FOUND)
     }
 
@@ -426,6 +503,7 @@ impl Tree {
             }
             Node::Partition(partition) => View::ALL
                 .into_iter()
+                .filter(|view| self.is_writable() || !view.is_to_write())
                 .find(|view| name == view.name())
                 .map(|view| Node::View(partition, view))
                 .ok_or(Errno::NOT_FOUND),
@@ -556,12 +634,21 @@ impl Tree {
                 let state = self.log(partition)?.state()?;
                 Ok(Attributes { modified: time(state.modified), ..directory(&state.directory) })
             }
-            Node::View(partition, _) => {
+            Node::View(partition, View::Append(_)) => {
+                let state = self.log(partition)?.state()?;
+                let attributes = range_attributes(&state, 0);
+                let mode = attributes.mode | 0o200;
+                Ok(Attributes { mode, block_bytes: BLOCK_BYTES, valid: LONG, ..attributes })
+            }
+            Node::View(partition, view) => {
                 let content = self.content(node)?;
-                let Content::Text(text, _) = &*content else { return Err(Errno::STALE) };
+                let Content::Text(text, ..) = &*content else { return Err(Errno::STALE) };
                 let state = self.log(partition)?.state()?;
                 let attributes = range_attributes(&state, text.len() as u64);
-                Ok(Attributes { block_bytes: BLOCK_BYTES, valid: Duration::ZERO, ..attributes })
+                let written = self.is_writable() && view.is_writable();
+                let mode = attributes.mode | if written { 0o200 } else { 0 };
+                let valid = Duration::ZERO;
+                Ok(Attributes { mode, block_bytes: BLOCK_BYTES, valid, ..attributes })
             }
             Node::Record(partition, offset, part) => {
                 self.record_attributes(partition, offset, part)
@@ -615,7 +702,7 @@ impl Tree {
         }
         let text = record::bytes(&log, &state, &found, part)?.ok_or(Errno::NOT_FOUND)?;
         let content = (keep_cache && !text.is_empty()).then(|| text.clone());
-        let text = Arc::new(Content::Text(text, Instant::now()));
+        let text = Arc::new(Content::Text(text, Instant::now(), state.number));
         let handle = self.add_handle(Handle::Content(text, Mutex::default()));
         Ok(Opened { handle, keep_cache, direct: false, content })
     }
@@ -628,8 +715,12 @@ impl Tree {
             let open = Arc::strong_count(&content) > 2;
             match &*content {
                 Content::Range(_) => return Ok(content),
-                Content::Text(_, made) if open || made.elapsed() < TEXT_AGE => return Ok(content),
-                Content::Text(..) => {}
+                Content::Text(_, made, number) => {
+                    let fresh = open || made.elapsed() < TEXT_AGE;
+                    if fresh && *number == self.state_number(node)? {
+                        return Ok(content);
+                    }
+                }
             }
         }
         let content = Arc::new(match node {
@@ -637,7 +728,8 @@ impl Tree {
                 Content::Range(RangeFile::new(self.log(partition)?, start, end, format))
             }
             Node::View(partition, view) => {
-                Content::Text(self.text(partition, view)?, Instant::now())
+                let number = self.state_number(node)?;
+                Content::Text(self.text(partition, view)?, Instant::now(), number)
             }
             _ => return Err(Errno::STALE),
         });
@@ -649,6 +741,11 @@ impl Tree {
         drop(contents);
         self.recent.put(node, Arc::clone(&content), 1);
         Ok(content)
+    }
+
+    fn state_number(&self, node: Node) -> Answer<u64> {
+        let partition = node.partition().ok_or(Errno::STALE)?;
+        Ok(self.log(partition)?.state()?.number)
     }
 
     fn text(&self, partition: NameId, view: View) -> Answer<Vec<u8>> {
@@ -666,6 +763,7 @@ impl Tree {
             }
             View::Config => config::text(&effective(&log)),
             View::Report => report::text(&facts::survey(&log, &state, now())?),
+            View::Append(_) => Vec::new(),
             View::ByOffset | View::ByTime | View::Segments => return Err(Errno::IS_A_DIRECTORY),
         })
     }
@@ -701,7 +799,8 @@ impl Tree {
                 }
             }
             Node::Partition(partition) => {
-                for view in View::ALL {
+                let shown = |view: &View| self.is_writable() || !view.is_to_write();
+                for view in View::ALL.into_iter().filter(shown) {
                     add(Node::View(partition, view), view.name().into());
                 }
             }
@@ -766,7 +865,7 @@ impl Tree {
         self.lock_handles().open.get(&handle).cloned().ok_or(Errno::STALE)
     }
 
-    fn add_handle(&self, handle: Handle) -> u64 {
+    pub(super) fn add_handle(&self, handle: Handle) -> u64 {
         let mut handles = self.lock_handles();
         handles.last += 1;
         let number = handles.last;

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use crate::engine::config::{Config, Origin};
 
 /// The groups in their order, with what is said of each.
-const GROUPS: [(Origin, &str); 4] = [
+const GROUPS: [(Origin, &str); 5] = [
+    (Origin::Here, "set here"),
     (
         Origin::ClusterMetadata,
         "set for this topic in __cluster_metadata-0 (retention and segment.ms only shown)",

@@ -13,7 +13,7 @@ use crate::rounds::Outcome;
 
 const CLUSTER_ID: &str = "1HdOz1e6TBeKmgD7vcMCqQ";
 /// How long a broker may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// What Kafka's own start scripts pass to the JVM.
 const JVM_OPTIONS: [&str; 5] = [
     "-server",

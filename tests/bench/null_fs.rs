@@ -21,7 +21,7 @@ const REQUEST_BYTES: u32 = 1 << 20;
 /// Files of this size and more are read like ranges, smaller ones like single records.
 const RANGE_BYTES: u64 = 64 << 10;
 /// Nothing ever changes here.
-const FOREVER: Duration = Duration::from_secs(3600);
+const FOREVER: Duration = Duration::from_hours(1);
 /// What offsetfs asks for.
 const FLAGS: [InitFlags; 3] = [
     InitFlags::FUSE_PARALLEL_DIROPS,

@@ -5,10 +5,13 @@
 //! reads are built by code of the tests' own.
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
 
+pub mod broker;
 pub mod expected;
 pub mod got;
+pub mod kafka;
 pub mod kafkalog;
 pub mod mount;
+pub mod written;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -16,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 pub use got::{EIO, ENOENT, Got, bytes, lines, read};
+pub use kafka::require_kafka;
 pub use mount::{Mount, mount, require_fuse, show, show_with};
 
 /// Ends a test early, aloud, where FUSE cannot be used.
@@ -34,6 +38,17 @@ macro_rules! needs_tool {
     ($tool:expr) => {
         if !$crate::support::require_tool($tool) {
             return;
+        }
+    };
+}
+
+/// Gives Apache Kafka; ends a test early, aloud, where there is none.
+#[macro_export]
+macro_rules! needs_kafka {
+    () => {
+        match $crate::support::require_kafka() {
+            Some(kafka) => kafka,
+            None => return,
         }
     };
 }
@@ -131,21 +146,6 @@ pub fn require_tool(tool: &str) -> bool {
 /// Does the caller want a missing thing to be a failure?
 pub fn required(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| value == "1")
-}
-
-/// Ends aloud, or panics when `OFFSETFS_REQUIRE_KAFKA=1`, where there is no JVM with Kafka's jars.
-pub fn require_kafka() -> bool {
-    let there =
-        std::env::var_os("OFFSETFS_KAFKA_LIBS").is_some_and(|jars| Path::new(&jars).is_dir());
-    let there = there && has_tool("java");
-    assert!(
-        there || !required("OFFSETFS_REQUIRE_KAFKA"),
-        "no java, or OFFSETFS_KAFKA_LIBS names no directory"
-    );
-    if !there {
-        skipped("no java, or OFFSETFS_KAFKA_LIBS names no directory");
-    }
-    there
 }
 
 /// Are we the superuser? Some promises are about other users' files.

@@ -61,7 +61,7 @@ pub fn mount(source: impl AsRef<Path>) -> Mounting {
         home: None,
         args: Vec::new(),
         environment: Vec::new(),
-        limit: Duration::from_secs(300),
+        limit: Duration::from_mins(5),
         peak_mib: 256,
         watch_source: true,
     }

@@ -1,0 +1,526 @@
+//! Opening a log to write it: what an unclean end left is checked, and cut where it is bad, by
+//! Kafka's rules (format page, "Loading and recovery"), except that cut bytes are kept beside under
+//! names that a broker ignores.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::engine::access::WriteAccess;
+use crate::engine::disk::{Disk, DiskFile, read_small};
+use crate::engine::epochs::LeaderEpochs;
+use crate::engine::limits::Limits;
+use crate::engine::load::{self, promised};
+use crate::engine::log::{Log, LogState, SCAN_BYTES, Shared};
+use crate::engine::producers::{Marker, ProducerStates};
+use crate::engine::scanner::{Interrupted, Item, Scanner};
+use crate::engine::segment::Segment;
+use crate::engine::snapshots;
+use crate::engine::truncation::{Truncation, goes};
+use crate::engine::window::Window;
+use crate::engine::writer::{LEADER_EPOCHS, Opening, remove_segment};
+use crate::error::{Error, Result};
+use crate::format::batch::{BatchHeader, HEADER_BYTES};
+use crate::format::checkpoint::{parse_leader_epochs, write_leader_epochs};
+use crate::format::index::{IndexEntry, OffsetIndex, TimeIndex, TimeIndexEntry};
+use crate::format::name::{SegmentFile, SegmentFileKind, SegmentFileState};
+use crate::format::record::Cursor;
+use crate::format::snapshot::parse_snapshot;
+use crate::units::{Offset, Position, Timestamp};
+
+/// Idle producers are forgotten after this long, as a broker does (`producer.id.expiration.ms`).
+const PRODUCER_EXPIRATION_MS: i64 = 86_400_000;
+/// Bytes that are copied at once when a tail is kept.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Makes a log ready to be written: recovers it if it was not left in order, and finds its epochs and
+/// producers.
+pub fn open(
+    log: &Log,
+    access: &WriteAccess,
+    limits: &Limits,
+    interrupted: Option<&Interrupted>,
+    now: Timestamp,
+) -> Result<Opening> {
+    let work = Recovery { log, shared: &log.shared, access, limits, interrupted };
+    let mut state = load::load(&log.shared, log.name(), log.path())?;
+    let clean = access.was_clean();
+    let recovery_point = if clean {
+        state.log_end
+    } else {
+        access.recovery_point(&*log.shared.disk, log.name()).min(state.log_end)
+    };
+    let mut epochs = work.epochs(&state);
+    let mut changed = false;
+    if let Some(torn) = &state.torn_tail {
+        work.keep_and_cut(&torn.path, torn.position, torn.bytes)?;
+        changed = true;
+    }
+    if clean {
+        changed |= work.mend_active_indexes(&state)?;
+    } else {
+        let first = state.segment_of(recovery_point).unwrap_or(0);
+        changed |= work.recover_from(&state, first, &mut epochs)?;
+    }
+    if changed {
+        state = load::load(&log.shared, log.name(), log.path())?;
+    }
+    if epochs.truncate_from_end(state.log_end) || changed {
+        work.write_epochs(&epochs)?;
+    }
+    let producers = work.producers(&state, clean, now)?;
+    let (first_timestamp, newest) = match state.segments.last() {
+        Some(active) => work.times(active)?,
+        None => (None, None),
+    };
+    let state = Arc::new(state);
+    Ok(Opening { state, epochs, producers, recovery_point, newest, first_timestamp })
+}
+
+struct Recovery<'a> {
+    log: &'a Log,
+    shared: &'a Arc<Shared>,
+    access: &'a WriteAccess,
+    limits: &'a Limits,
+    interrupted: Option<&'a Interrupted>,
+}
+
+/// What the batches of a segment make of its indexes.
+#[derive(Default)]
+struct Rebuilt {
+    index: Vec<u8>,
+    time_index: Vec<u8>,
+    txn_index: Vec<u8>,
+    newest: Option<(Timestamp, Offset)>,
+    last_indexed: u64,
+}
+
+impl Recovery<'_> {
+    fn disk(&self) -> &dyn Disk {
+        &*self.shared.disk
+    }
+
+    fn scanner(&self, segment: &Arc<Segment>) -> Scanner {
+        self.shared.long_scanner(segment, self.interrupted)
+    }
+
+    fn epochs(&self, state: &LogState) -> LeaderEpochs {
+        let path = self.log.path().join(LEADER_EPOCHS);
+        let bytes = read_small(self.disk(), &path, 1 << 24).unwrap_or_default();
+        let entries = parse_leader_epochs(&bytes).unwrap_or_else(|e| {
+            log::warn!("{}: {e}; begun anew", path.display());
+            state.leader_epochs.clone()
+        });
+        LeaderEpochs::new(&entries)
+    }
+
+    fn write_epochs(&self, epochs: &LeaderEpochs) -> Result<()> {
+        self.access.begin(self.disk())?;
+        let path = self.log.path().join(LEADER_EPOCHS);
+        let text = write_leader_epochs(epochs.entries());
+        crate::engine::disk::replace_small(self.disk(), &path, text.as_bytes())
+    }
+
+    /// Checks the segments from number `first` on, batch by batch; everything from the first bad one
+    /// on is cut. Whether anything was changed.
+    fn recover_from(
+        &self,
+        state: &LogState,
+        first: usize,
+        epochs: &mut LeaderEpochs,
+    ) -> Result<bool> {
+        for (number, segment) in state.segments.iter().enumerate().skip(first) {
+            let mut producers = self.producers_before(state, segment.base_offset)?;
+            let cut = self.recover_segment(segment, epochs, &mut producers)?;
+            let Some(position) = cut else { continue };
+            let size = segment.valid_bytes;
+            self.keep_and_cut(segment.log.path(), position, size - position.get())?;
+            for later in &state.segments[number + 1..] {
+                self.set_aside(later)?;
+            }
+            return Ok(true);
+        }
+        Ok(first < state.segments.len())
+    }
+
+    /// Rebuilds the indexes of a segment from its batches; where the first bad one begins.
+    fn recover_segment(
+        &self,
+        segment: &Arc<Segment>,
+        epochs: &mut LeaderEpochs,
+        producers: &mut ProducerStates,
+    ) -> Result<Option<Position>> {
+        let mut rebuilt = Rebuilt::default();
+        let mut scanner = self.scanner(segment);
+        let cut = loop {
+            match scanner.step()? {
+                Item::Batch(header, position) => {
+                    rebuilt.add(segment.base_offset, &header, position, self.limits);
+                    // Only its result matters: the epochs are written when all is done.
+                    let _ = epochs.recover(&header);
+                    let marker = marker(&scanner, &header, position);
+                    let ended = producers.apply(&header, marker);
+                    if let Some(entry) = ended.and_then(|ended| ended.index_entry()) {
+                        rebuilt.txn_index.extend_from_slice(&entry.to_bytes());
+                    }
+                }
+                Item::Damage(stretch) => break Some(stretch.start),
+                Item::End { position, torn } => break (torn > 0).then_some(position),
+            }
+        };
+        self.replace_indexes(segment, rebuilt)?;
+        Ok(cut)
+    }
+
+    fn replace_indexes(&self, segment: &Segment, mut rebuilt: Rebuilt) -> Result<()> {
+        self.access.begin(self.disk())?;
+        rebuilt.seal(segment.base_offset);
+        let path = self.log.path();
+        let files = [
+            (SegmentFileKind::Index, &rebuilt.index),
+            (SegmentFileKind::TimeIndex, &rebuilt.time_index),
+            (SegmentFileKind::TxnIndex, &rebuilt.txn_index),
+        ];
+        for (kind, content) in files {
+            let target = path.join(kind.file_name(segment.base_offset));
+            if kind == SegmentFileKind::TxnIndex && content.is_empty() {
+                remove_if_there(self.disk(), &target)?;
+            } else {
+                self.put(&target, content)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file with this content in place of what is there, which may be mapped.
+    fn put(&self, target: &Path, content: &[u8]) -> Result<()> {
+        let scratch = target.with_added_extension("tmp");
+        remove_if_there(self.disk(), &scratch)?;
+        let file = self.disk().create(&scratch)?;
+        self.disk().write_at(&file, Position::START, content)?;
+        self.disk().rename(&scratch, target)
+    }
+
+    /// Where a log was left in order its indexes are believed, but for those of the active segment
+    /// that do not fit it. Whether they were made anew.
+    fn mend_active_indexes(&self, state: &LogState) -> Result<bool> {
+        let Some(active) = state.segments.last() else { return Ok(false) };
+        if self.fits(active, state.log_end)? {
+            return Ok(false);
+        }
+        log::warn!("{}: its indexes do not fit it and are rebuilt", active.log.path().display());
+        let mut epochs = self.epochs(state);
+        let mut producers = self.producers_before(state, active.base_offset)?;
+        self.recover_segment(active, &mut epochs, &mut producers)?;
+        Ok(true)
+    }
+
+    fn fits(&self, segment: &Segment, log_end: Offset) -> Result<bool> {
+        if segment.index.is_none() && segment.valid_bytes > 0 {
+            return Ok(false);
+        }
+        let bytes = self.shared.offset_index(segment);
+        let entries: Vec<_> = OffsetIndex::new(segment.base_offset, &bytes).iter().collect();
+        let ascend = entries.is_sorted_by(|a, b| a.offset < b.offset && a.position < b.position);
+        let mut window = Window::new(HEADER_BYTES);
+        if let Some(last) = entries.last() {
+            let (at, offset) = (last.position, last.offset);
+            if promised(self.disk(), &mut window, segment, at, offset)?.is_none() {
+                return Ok(false);
+            }
+        }
+        let bytes = self.shared.time_index(segment);
+        let times: Vec<_> = TimeIndex::new(segment.base_offset, &bytes).iter().collect();
+        let times_ascend =
+            times.is_sorted_by(|a, b| a.timestamp < b.timestamp && a.offset <= b.offset);
+        let within = times.last().is_none_or(|last| last.offset < log_end);
+        Ok(ascend
+            && times_ascend
+            && within
+            && entries.len() * 8 == self.shared.offset_index(segment).len())
+    }
+
+    /// Cuts the last `bytes` bytes of a log file, which begin at `position`, and keeps them beside.
+    fn keep_and_cut(&self, path: &Path, position: Position, bytes: u64) -> Result<()> {
+        let disk = self.disk();
+        self.access.begin(disk)?;
+        let facts = disk.facts(path)?;
+        let file = DiskFile { path: path.to_path_buf(), id: facts.id };
+        let kept = self.kept_name(path, position);
+        let target = disk.create(&kept)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        let mut copied = 0;
+        while copied < bytes {
+            let read = disk.read_at(&file, position.plus(copied), &mut buffer)?;
+            let piece = read.min(usize::try_from(bytes - copied).unwrap_or(read));
+            if piece == 0 {
+                break;
+            }
+            disk.write_at(&target, Position::new(copied), &buffer[..piece])?;
+            copied += piece as u64;
+        }
+        disk.sync(&target)?;
+        disk.sync_directory(self.log.path())?;
+        disk.set_bytes(&file, position.get())?;
+        disk.sync(&file)?;
+        log::warn!(
+            "{}: cut {bytes} bytes at position {position}, kept in {}",
+            path.display(),
+            kept.display()
+        );
+        Ok(())
+    }
+
+    /// Cuts a segment before the first batch that reaches to `target`, and rebuilds its indexes.
+    fn cut_segment(&self, segment: &Arc<Segment>, target: Offset, discard: bool) -> Result<()> {
+        let mut scanner = self.scanner(segment);
+        let position = loop {
+            match scanner.step()? {
+                Item::Batch(header, position) if goes(&header, target) => break position,
+                Item::Damage(stretch) if stretch.end_offset > target => break stretch.start,
+                Item::Batch(..) | Item::Damage(_) => {}
+                Item::End { .. } => return Ok(()),
+            }
+        };
+        let bytes = segment.valid_bytes - position.get();
+        if discard {
+            self.access.begin(self.disk())?;
+            self.disk().set_bytes(&segment.log.file, position.get())?;
+            self.disk().sync(&segment.log.file)?;
+        } else {
+            self.keep_and_cut(segment.log.path(), position, bytes)?;
+        }
+        let cut = Arc::new(Segment { valid_bytes: position.get(), ..(**segment).clone() });
+        let state = load::load(self.shared, self.log.name(), self.log.path())?;
+        let mut producers = self.producers_before(&state, segment.base_offset)?;
+        let mut epochs = LeaderEpochs::new(&[]);
+        self.recover_segment(&cut, &mut epochs, &mut producers)?;
+        Ok(())
+    }
+
+    /// A free name that a broker ignores.
+    fn kept_name(&self, path: &Path, position: Position) -> PathBuf {
+        let mut name = path.with_added_extension(format!("{position}.offsetfs"));
+        for number in 2.. {
+            if self.disk().facts(&name).is_err_and(|e| e.is_not_found()) {
+                break;
+            }
+            name = path.with_added_extension(format!("{position}.{number}.offsetfs"));
+        }
+        name
+    }
+
+    /// A whole segment behind a cut.
+    fn set_aside(&self, segment: &Segment) -> Result<()> {
+        let log = segment.log.path();
+        let kept = self.kept_name(log, Position::START);
+        self.disk().rename(log, &kept)?;
+        log::warn!("{}: behind a cut, kept as {}", log.display(), kept.display());
+        remove_segment(self.disk(), self.log.path(), segment.base_offset)
+    }
+
+    /// The producers before the log end, and no snapshots but those that a broker would keep.
+    fn producers(&self, state: &LogState, clean: bool, now: Timestamp) -> Result<ProducerStates> {
+        let snapshots = snapshot_offsets(state);
+        let bases: Vec<_> = state.segments.iter().map(|segment| segment.base_offset).collect();
+        if snapshots.is_empty() && clean {
+            let mut nobody = ProducerStates::new(state.log_start);
+            nobody.skip_to(state.log_end);
+            return Ok(nobody);
+        }
+        for stray in snapshots::strays(&snapshots, &bases) {
+            self.access.begin(self.disk())?;
+            let name = SegmentFileKind::Snapshot.file_name(stray);
+            remove_if_there(self.disk(), &self.log.path().join(name))?;
+        }
+        let mut producers = self.producers_before(state, state.log_end)?;
+        producers.expire(now, PRODUCER_EXPIRATION_MS);
+        Ok(producers)
+    }
+
+    /// The producers before `end`: from the newest snapshot that can be read, and the batches behind
+    /// it.
+    fn producers_before(&self, state: &LogState, end: Offset) -> Result<ProducerStates> {
+        let reload = snapshots::reload(&snapshot_offsets(state), state.log_start, end);
+        let mut producers = ProducerStates::new(state.log_start);
+        let forever = i64::MAX;
+        for offset in reload.candidates {
+            let name = SegmentFileKind::Snapshot.file_name(offset);
+            let bytes = read_small(self.disk(), &self.log.path().join(name), 1 << 28);
+            let parsed = bytes.ok().and_then(|bytes| parse_snapshot(&bytes).ok());
+            if let Some(entries) = parsed {
+                let now = Timestamp::from_millis(0);
+                producers = ProducerStates::restore(&entries, offset, now, forever);
+                break;
+            }
+        }
+        let from = producers.end_offset();
+        let first = state.segment_of(from).unwrap_or(0);
+        for segment in state.segments.get(first..).unwrap_or_default() {
+            if segment.base_offset >= end || segment.limit <= from {
+                continue;
+            }
+            let anchor = self.log.anchor(segment, from.max(segment.base_offset))?;
+            let mut scanner = self.scanner(segment);
+            scanner.seek(anchor.position, anchor.expected);
+            loop {
+                match scanner.step()? {
+                    Item::Batch(header, position) => {
+                        if header.base_offset >= end {
+                            break;
+                        }
+                        if header.base_offset >= from {
+                            let marker = marker(&scanner, &header, position);
+                            producers.apply(&header, marker);
+                        }
+                    }
+                    Item::Damage(_) => {}
+                    Item::End { .. } => break,
+                }
+            }
+        }
+        producers.skip_to(end);
+        Ok(producers)
+    }
+
+    /// The largest timestamps of the first batch and of the whole active segment.
+    #[expect(clippy::type_complexity, reason = "two times, one with its offset")]
+    fn times(
+        &self,
+        active: &Arc<Segment>,
+    ) -> Result<(Option<Timestamp>, Option<(Timestamp, Offset)>)> {
+        let mut scanner = self.shared.scanner(active, HEADER_BYTES);
+        let first = match scanner.step()? {
+            Item::Batch(header, _) => header.max_timestamp,
+            Item::Damage(_) | Item::End { .. } => None,
+        };
+        let bytes = self.shared.time_index(active);
+        let index = TimeIndex::new(active.base_offset, &bytes);
+        let last = index.entries_count().checked_sub(1).and_then(|last| index.get(last));
+        let mut newest = last.map(|entry| (entry.timestamp, entry.offset));
+        let mut scanner = self.shared.scanner(active, SCAN_BYTES);
+        if let Some((_, offset)) = newest {
+            let anchor = self.log.anchor(active, offset)?;
+            scanner.seek(anchor.position, anchor.expected);
+        }
+        loop {
+            match scanner.step()? {
+                Item::Batch(header, _) => {
+                    let most = header
+                        .max_timestamp
+                        .filter(|most| newest.is_none_or(|(newest, _)| *most > newest));
+                    newest = most.map(|most| (most, header.last_offset)).or(newest);
+                }
+                Item::Damage(_) => {}
+                Item::End { .. } => return Ok((first, newest)),
+            }
+        }
+    }
+}
+
+impl Rebuilt {
+    fn add(&mut self, base: Offset, header: &BatchHeader, position: Position, limits: &Limits) {
+        let newest = self.newest.map_or(-1, |(newest, _)| newest.millis());
+        if let Some(most) = header.max_timestamp.filter(|most| most.millis() > newest) {
+            self.newest = Some((most, header.last_offset));
+        }
+        if position.get() - self.last_indexed > limits.index_interval_bytes {
+            let entry = IndexEntry { offset: header.last_offset, position }.to_bytes(base);
+            self.index.extend_from_slice(&entry.unwrap_or_default());
+            self.add_time_entry(base);
+            self.last_indexed = position.get();
+        }
+    }
+
+    fn add_time_entry(&mut self, base: Offset) {
+        let Some((timestamp, offset)) = self.newest else { return };
+        let last = self.time_index.len().checked_sub(12).and_then(|at| {
+            self.time_index[at..].first_chunk().map(|bytes| i64::from_be_bytes(*bytes))
+        });
+        if timestamp.millis() > last.unwrap_or(-1) {
+            let entry = TimeIndexEntry { timestamp, offset }.to_bytes(base);
+            self.time_index.extend_from_slice(&entry.unwrap_or_default());
+        }
+    }
+
+    fn seal(&mut self, base: Offset) {
+        self.add_time_entry(base);
+    }
+}
+
+fn snapshot_offsets(state: &LogState) -> Vec<Offset> {
+    let files = state.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
+    files
+        .filter(|file| {
+            file.kind == SegmentFileKind::Snapshot && file.state == SegmentFileState::Live
+        })
+        .map(|file| file.base_offset)
+        .collect()
+}
+
+/// What the record of a control batch says of a transaction.
+pub fn marker(scanner: &Scanner, header: &BatchHeader, position: Position) -> Option<Marker> {
+    if !header.control {
+        return None;
+    }
+    let payload = scanner.batch_bytes(header, position)?.get(HEADER_BYTES..)?;
+    let record = Cursor::new(header, payload).ok()?.next(header, payload)?.ok()?;
+    Marker::of(&record)
+}
+
+fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match disk.remove(path) {
+        Err(e) if !e.is_not_found() => Err(e),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Cuts a log that has no writer off at `target`: whole batches go, with their index entries, epochs
+/// and snapshots (format page, "Truncation"). The cut bytes are kept beside unless `discard` says
+/// otherwise.
+pub fn truncate(log: &Log, target: Offset, discard: bool) -> Result<()> {
+    let shared = &log.shared;
+    let access = shared.access.as_ref();
+    let access = access.ok_or_else(|| Error::refused(log.path(), "this is not to be written"))?;
+    let limits = Limits::new(log.name(), &crate::engine::config::effective(log));
+    let work = Recovery { log, shared, access, limits: &limits, interrupted: None };
+    let state = load::load(shared, log.name(), log.path())?;
+    let bases: Vec<_> = state.segments.iter().map(|segment| segment.base_offset).collect();
+    let plan = Truncation::to(target, &bases, state.log_end);
+    let kept = match plan {
+        Truncation::Nothing => state.segments.len(),
+        Truncation::Cut { kept } => kept,
+        Truncation::StartAfresh(_) => 0,
+    };
+    for segment in state.segments[kept..].iter().rev() {
+        if discard {
+            access.begin(work.disk())?;
+            remove_segment(work.disk(), log.path(), segment.base_offset)?;
+        } else {
+            work.set_aside(segment)?;
+        }
+    }
+    let mut epochs = work.epochs(&state);
+    if let (Truncation::Cut { .. }, Some(last)) = (plan, state.segments[..kept].last()) {
+        work.cut_segment(last, target, discard)?;
+    }
+    if epochs.truncate_from_end(plan.epochs_end(target, state.log_end)) {
+        work.write_epochs(&epochs)?;
+    }
+    for snapshot in snapshot_offsets(&state).into_iter().filter(|offset| *offset > target) {
+        access.begin(work.disk())?;
+        let name = SegmentFileKind::Snapshot.file_name(snapshot);
+        remove_if_there(work.disk(), &log.path().join(name))?;
+    }
+    if let Truncation::StartAfresh(offset) = plan {
+        work.disk().create(&log.path().join(SegmentFileKind::Log.file_name(offset)))?;
+    }
+    Ok(())
+}
+
+/// The error of an append to a log with damage before its tail.
+pub fn damaged(path: &Path, reason: &str) -> Error {
+    Error::Poisoned {
+        path: path.to_path_buf(),
+        reason: format!("{reason}; `offsetfs repair` sets the damage aside after unmounting"),
+    }
+}
