@@ -2,11 +2,17 @@
 //!
 //! Invariants: segments are ordered by base offset, gaps are allowed, overlaps are settled when a
 //! log is opened; `log_start <= high_watermark <= log_end`, unless the log start lies behind the
-//! end (then nothing is shown); a reader never sees an offset whose bytes are not in the file.
+//! end (then nothing is shown); a reader never sees an offset whose bytes are not in the file; bytes
+//! below the high watermark never change.
+//!
+//! Durability: a record is in the file when an append returns (it survives this process), and on
+//! the disk when a sync returns. After a write that could not be undone, or a failed sync, a log
+//! takes no appends until it is opened again.
 //!
 //! Reading needs no lock: a reader takes the [`log::LogState`] of the moment, which never changes.
-//! The locks there are (cluster metadata, picture of a log, checkpoints, caches, descriptors,
-//! memory budget) are taken in that order and never held while a caller is waited for.
+//! A writer publishes when the bytes are there. Locks are taken in this order, and none is held
+//! while a caller is waited for: listing, writer of a log, picture of a log, what it has published,
+//! checkpoints, caches, descriptors, memory budget.
 
 pub mod access;
 pub mod active;

@@ -39,7 +39,9 @@ impl<E> Looked<E> {
 /// Looks at the offset index of `segment`.
 pub fn offset_index(shared: &Shared, segment: &Segment) -> Result<Looked<Anchor>> {
     let disk = &*shared.disk;
-    let Some(mut entries) = Entries::<OFFSET_ENTRY_BYTES>::of(disk, segment.index.as_ref())? else {
+    let Some(mut entries) =
+        Entries::<OFFSET_ENTRY_BYTES>::of(disk, segment, segment.index.as_ref())?
+    else {
         return Ok(Looked::with(missing(segment)));
     };
     let mut looked = Looked::with(std::mem::take(&mut entries.faults));
@@ -78,7 +80,7 @@ pub fn time_index(
 ) -> Result<Looked<TimeIndexEntry>> {
     let disk = &*shared.disk;
     let file = segment.time_index.as_ref();
-    let Some(mut entries) = Entries::<TIME_ENTRY_BYTES>::of(disk, file)? else {
+    let Some(mut entries) = Entries::<TIME_ENTRY_BYTES>::of(disk, segment, file)? else {
         return Ok(Looked::with(missing(segment)));
     };
     let mut looked = Looked::with(std::mem::take(&mut entries.faults));
@@ -215,7 +217,11 @@ struct Entries<'a, const N: usize> {
 
 impl<'a, const N: usize> Entries<'a, N> {
     /// Those of `file`, without its padding; `None` when there is no such file any more.
-    fn of(disk: &dyn Disk, file: Option<&'a File>) -> Result<Option<Entries<'a, N>>> {
+    fn of(
+        disk: &dyn Disk,
+        segment: &Segment,
+        file: Option<&'a File>,
+    ) -> Result<Option<Entries<'a, N>>> {
         let Some(file) = file else { return Ok(None) };
         // Its size may have changed since the segments were listed: indexes are trimmed in place.
         let bytes = match disk.facts(file.path()) {
@@ -232,7 +238,10 @@ impl<'a, const N: usize> Entries<'a, N> {
         }
         if whole > 0 && entries.is_zero(disk, whole - 1)? {
             entries.count = entries.used(disk, whole)?;
-            entries.faults.push(format!("zero-padded to {bytes} bytes (preallocated)"));
+            // Of an index that this process writes that is how it should be.
+            if segment.live.is_none() {
+                entries.faults.push(format!("zero-padded to {bytes} bytes (preallocated)"));
+            }
         }
         Ok(Some(entries))
     }
