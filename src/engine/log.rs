@@ -433,9 +433,14 @@ impl Log {
         closed.map(Some)
     }
 
-    /// Has the log been opened yet?
+    /// Has the log been opened yet, and can it be looked at without waiting for another one who is
+    /// reading where it ends?
     pub fn is_open(&self) -> bool {
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        match self.picture.try_lock() {
+            Ok(picture) => picture.is_some(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().is_some(),
+            Err(TryLockError::WouldBlock) => false,
+        }
     }
 
     /// The id of its topic; `None` where `partition.metadata` is missing or broken.

@@ -192,6 +192,10 @@ impl Tree {
     /// Would a lookup answer without reading much?
     pub fn is_quick_lookup(&self, parent: u64, name: &OsStr) -> bool {
         match self.nodes.get(parent) {
+            // The attributes of a partition take opening its log.
+            Some(Node::Root) => {
+                self.data_dir.log(name).ok().flatten().is_none_or(|log| log.is_open())
+            }
             Some(Node::View(partition, View::ByOffset)) => {
                 self.quick_log(partition).is_some_and(|log| {
                     match parse_offset_name(name.as_encoded_bytes()) {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::kafkalog::hundred;
+use crate::support::kafkalog::{data_dir, hundred};
 use crate::support::mount::v;
-use crate::support::{EIO, ENOENT, err, has_tool, sh, show, told};
+use crate::support::{EIO, ENOENT, err, has_tool, mount, scratch, sh, show, told};
 use crate::{needs_fuse, needs_tool};
 
 /// 2.10: "Every change to a read-only mount is `EROFS`"
@@ -83,6 +83,28 @@ fn a_long_scan_can_be_interrupted() {
         let milliseconds: u64 = line.split(' ').next_back().unwrap().parse().unwrap();
         assert!(milliseconds < 1500, "{said}");
     }
+}
+
+/// 2.3: "other files are served meanwhile"
+///
+/// Opening a partition may take long, since its end is searched in what a crash left there.
+#[test]
+fn a_partition_that_opens_slowly_holds_up_no_other() {
+    needs_fuse!();
+    let home = scratch();
+    let slow = hundred().add_bytes(vec![b'J'; 128 << 20]);
+    let source = data_dir(home.path().join("source"), &[slow, hundred().named("u-0")]);
+    let mount = mount(source).live_source().start();
+    assert_eq!(mount.partition("u-0").by_offset(5), "v5");
+    let begun = Instant::now();
+    let t0 = mount.t0();
+    let opening = std::thread::spawn(move || (t0.by_offset(5), begun.elapsed()));
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(mount.partition("u-0").by_offset(6), "v6");
+    let other = begun.elapsed();
+    let (got, opened) = opening.join().unwrap();
+    assert_eq!(got, "v5");
+    assert!(other * 2 < opened, "served after {other:?}, opened after {opened:?}");
 }
 
 /// 2.4: "(`ENOENT`)"
