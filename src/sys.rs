@@ -164,6 +164,21 @@ fn descriptor_limits() -> io::Result<libc::rlimit> {
     Ok(unsafe { limit.assume_init() })
 }
 
+/// The first place at or behind `at` where `file` has data and not a hole; `None` when there is
+/// none, and an error where the filesystem cannot tell.
+pub fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
+    let at = libc::off_t::try_from(at).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open as long as `file` lives, and lseek touches no memory.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), at, libc::SEEK_DATA) };
+    match u64::try_from(found) {
+        Ok(found) => Ok(Some(found)),
+        Err(_) => match io::Error::last_os_error() {
+            none if none.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+            error => Err(error),
+        },
+    }
+}
+
 /// Opens a file (or directory) for reading: not through a symbolic link at its end, and without
 /// moving its access time, which the kernel allows only to its owner and root.
 pub fn open_untouched(path: &Path) -> io::Result<File> {

@@ -441,7 +441,7 @@ fn resolve_start(log: &Log, state: &LogState, start: Start) -> Result<Offset> {
 fn offset_of_time(log: &Log, state: &LogState, time: Timestamp) -> Result<Option<Offset>> {
     Ok(match log.find_time(state, time, None)? {
         Found::Record(found, ..) => found.record().map(|record| record.offset),
-        Found::Damaged(stretch) => Some(stretch.first_offset),
+        Found::Damaged(stretch) => Some(stretch.first_offset.max(state.log_start)),
         Found::Nothing => None,
     })
 }

@@ -43,6 +43,13 @@ impl Stretch {
         Error::Damage { path: self.path.clone(), position: self.start, reason }
     }
 
+    /// The first offset from `from` on, and before `limit`, that is lost in it; bytes between two
+    /// neighbours in order hold none.
+    pub fn first_lost(&self, from: Offset, limit: Offset) -> Option<Offset> {
+        let first = self.first_offset.max(from);
+        (first < self.end_offset.min(limit)).then_some(first)
+    }
+
     /// Is the record at `offset` lost in it?
     pub fn holds(&self, offset: Offset) -> bool {
         (self.first_offset..self.end_offset).contains(&offset)

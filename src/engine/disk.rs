@@ -67,6 +67,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Reads from `at` until `buffer` is full or the file ends; the number of bytes read.
     fn read_at(&self, file: &DiskFile, at: Position, buffer: &mut [u8]) -> Result<usize>;
+
+    /// Up to where, from `at` on, reading would give nothing but zeros because the file has no data
+    /// there; `at` itself when that is not known.
+    fn hole_end(&self, file: &DiskFile, at: Position) -> Result<Position> {
+        let _ = file;
+        Ok(at)
+    }
 }
 
 /// One file, by its path and by what it was when it was first seen.
@@ -276,6 +283,18 @@ impl Disk for RealDisk {
             }
         }
         Ok(filled)
+    }
+
+    fn hole_end(&self, file: &DiskFile, at: Position) -> Result<Position> {
+        let open = self.descriptor(file)?;
+        Ok(match sys::data_from(&open, at.get()) {
+            Ok(Some(data)) => Position::new(data),
+            Ok(None) => {
+                let facts = open.metadata().map_err(Error::io("stat", &file.path))?;
+                at.max(Position::new(facts.len()))
+            }
+            Err(_) => at,
+        })
     }
 }
 

@@ -270,6 +270,10 @@ impl Tail {
                 Item::Damage(stretch) => {
                     log.findings().note(&stretch);
                     let (position, expected) = (scanner.position(), scanner.expected());
+                    // Of a whole batch that is wrong the header may still tell what it held.
+                    let before = (self.next.expected, stretch.first_offset);
+                    let behind = (stretch.end_offset, expected);
+                    self.holes.extend([before, behind].into_iter().filter(|(a, b)| a < b));
                     self.next = Anchor { position, expected };
                 }
                 Item::End { .. } => {

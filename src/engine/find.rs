@@ -113,7 +113,7 @@ impl Log {
                     let answers = |record: Record<'_>| record.offset < segment.limit;
                     Ok(found.filter(|found| found.record().is_some_and(answers)))
                 },
-                &|stretch| stretch.end_offset > from,
+                &|stretch| stretch.first_lost(from, segment.limit).is_some(),
             )?;
             match found {
                 Found::Nothing => {}
@@ -183,7 +183,7 @@ impl Log {
             },
             &|stretch| {
                 newest.forget();
-                stretch.end_offset > from
+                stretch.first_lost(from, segment.limit).is_some()
             },
         )?;
         if let (Found::Nothing, Some(newest)) = (&found, newest.get()) {

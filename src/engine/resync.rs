@@ -69,6 +69,13 @@ pub fn next_candidate(
     if bytes.len() <= PREFIX_BYTES {
         return Ok(Candidate::End);
     }
+    if bytes.chunks(BLOCK).all(is_zero) {
+        // Perhaps a hole, of any size: a batch may begin with zeros a little before data.
+        let behind = from.plus((bytes.len() - PREFIX_BYTES) as u64);
+        let data = disk.hole_end(&segment.log.file, behind)?;
+        let before = data.get().saturating_sub(PREFIX_BYTES as u64);
+        return Ok(Candidate::NothingUpTo(behind.max(Position::new(before))));
+    }
     let mut at = 0;
     while at + PREFIX_BYTES < bytes.len() {
         if at % BLOCK == 0 && bytes[at..].get(..BLOCK).is_some_and(is_zero) {

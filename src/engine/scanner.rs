@@ -248,8 +248,14 @@ impl Scanner {
             self.window_back(position, header)?;
             return Ok(Verdict::Good);
         }
+        // The next one is believed when it joins the batch before, with this one in between or
+        // without it, or the batch behind.
+        let span = header.last_offset.get() - header.base_offset.get() + 1;
+        let joins_before = next.base_offset == self.expected
+            || Some(next.base_offset) == self.expected.checked_add(span);
         let after = self.read_header(next_position.plus(next.bytes))?;
-        if !after.is_ok_and(|after| after.base_offset == next.last_offset.next()) {
+        let joins_after = after.is_ok_and(|after| after.base_offset == next.last_offset.next());
+        if !joins_before && !joins_after {
             self.distrusted = Some(next_position);
         }
         Ok(Verdict::Bad(format!(
@@ -387,9 +393,11 @@ impl Scanner {
         }
     }
 
-    /// Is this a batch that could follow damage: offsets in order, checksum right?
+    /// Is this a batch that could follow damage: offsets in order, checksum right, and not one that
+    /// is as doubtful as the bytes before it?
     fn is_believable(&mut self, header: &BatchHeader, position: Position) -> Result<bool> {
-        let in_bounds = header.bytes <= self.max_batch_bytes
+        let in_bounds = self.distrusted != Some(position)
+            && header.bytes <= self.max_batch_bytes
             && header.base_offset >= self.expected
             && header.last_offset < self.segment.plausible_end();
         Ok(in_bounds && self.checksum(header, position)? == header.crc)

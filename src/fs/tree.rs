@@ -570,7 +570,7 @@ impl Tree {
         let offset = |time: Timestamp| -> Answer<Option<Offset>> {
             Ok(match log.find_time(&state, time, Some(caller))? {
                 Found::Record(found, ..) => found.record().map(|record| record.offset),
-                Found::Damaged(stretch) => Some(stretch.first_offset),
+                Found::Damaged(stretch) => Some(stretch.first_offset.max(state.log_start)),
                 Found::Nothing => None,
             })
         };

@@ -60,7 +60,8 @@ pub fn page(
 }
 
 /// Calls `take` for every record from `from` on, those in damage included, until it says no;
-/// whether it never did.
+/// whether it never did. Nobody knows how many records damage held, and a few bytes may stand
+/// before a segment of any name: of more than [`MOST_NAMES`] offsets an even sample is taken.
 fn each_record(
     log: &Arc<Log>,
     state: &LogState,
@@ -76,27 +77,57 @@ fn each_record(
         match reading.step()? {
             Step::End => return Ok(true),
             Step::Damage(stretch) => {
-                let mut offset = stretch.first_offset.max(from);
-                while offset < stretch.end_offset.min(end) {
+                let Some(first) = stretch.first_lost(from, end) else { continue };
+                let last = stretch.end_offset.min(end).previous();
+                for offset in evenly(first, last) {
                     if !take(Listed { offset, timestamp: None }) {
                         return Ok(false);
                     }
-                    offset = offset.next();
                 }
             }
             Step::Batch(header) if header.base_offset >= end => return Ok(true),
             Step::Batch(_) => {
                 let Some((header, payload)) = reading.records() else { continue };
-                let Some(Ok(mut cursor)) = reading.cursor() else { continue };
-                while let Some(Ok(record)) = cursor.next(header, payload) {
-                    let listed = Listed { offset: record.offset, timestamp: record.timestamp };
-                    if shown(record.offset) && !take(listed) {
-                        return Ok(false);
+                let mut next = header.base_offset;
+                let readable = match reading.cursor() {
+                    Some(Ok(mut cursor)) => loop {
+                        match cursor.next(header, payload) {
+                            Some(Ok(record)) => {
+                                let (offset, timestamp) = (record.offset, record.timestamp);
+                                next = offset.next();
+                                if shown(offset) && !take(Listed { offset, timestamp }) {
+                                    return Ok(false);
+                                }
+                            }
+                            Some(Err(_)) => break false,
+                            None => break true,
+                        }
+                    },
+                    Some(Err(_)) => false,
+                    None => continue,
+                };
+                let (first, last) = (next.max(from), header.last_offset.min(end.previous()));
+                if !readable && first <= last {
+                    for offset in evenly(first, last) {
+                        if !take(Listed { offset, timestamp: None }) {
+                            return Ok(false);
+                        }
                     }
                 }
             }
         }
     }
+}
+
+/// All offsets from `first` to `last`, or [`MOST_NAMES`] of them, evenly spaced, the first and the
+/// last included.
+fn evenly(first: Offset, last: Offset) -> impl Iterator<Item = Offset> {
+    let span = u128::from(last.distance_from(first));
+    let steps = span.min(MOST_NAMES as u128 - 1);
+    (0..=steps).map(move |i| {
+        let step = i64::try_from(span * i / steps.max(1)).unwrap_or(0);
+        first.checked_add(step).unwrap_or(last)
+    })
 }
 
 /// The records at, or next behind, evenly spaced offsets.
@@ -107,11 +138,8 @@ fn sample_by_offset(
     last: Offset,
     interrupted: Option<&Interrupted>,
 ) -> Result<Vec<Listed>> {
-    let span = u128::from(last.distance_from(first));
     let mut sample: Vec<Listed> = Vec::with_capacity(MOST_NAMES);
-    for i in 0..MOST_NAMES as u128 {
-        let step = i64::try_from(span * i / (MOST_NAMES as u128 - 1)).unwrap_or(0);
-        let target = first.checked_add(step).unwrap_or(last);
+    for target in evenly(first, last) {
         if sample.last().is_some_and(|listed| listed.offset >= target) {
             continue;
         }

@@ -1,17 +1,19 @@
 //! 6.1, 6.3: the bytes stop, the bytes are wrong, and what is said about it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::needs_fuse;
 use crate::support::got::{Got, error_of};
 use crate::support::kafkalog::{
-    Codec, Partition, batches, flipped, hundred, partition, patched, plain, sized_layout,
+    Codec, Partition, batches, data_dir, flipped, hundred, partition, patched, plain, sized_layout,
 };
 use crate::support::mount::{Mount, v, v_lines};
-use crate::support::{EIO, ENOENT, bytes, out, sh, show, show_with};
+use crate::support::{EIO, ENOENT, bytes, mount, offsetfs, out, scratch, sh, show, show_with};
 
 const LOG: &str = "00000000000000000000.log";
 
@@ -172,6 +174,26 @@ fn damage_can_be_left_out() {
     );
 }
 
+/// 6.1: "A damaged record has its name, size 0, and its `open` is EIO."
+///
+/// Also in a batch whose checksum is right and whose content is not.
+#[test]
+fn records_that_cannot_be_decoded_are_listed() {
+    needs_fuse!();
+    let mut broken = plain(10..20).build();
+    let end = broken.len();
+    broken.truncate(end - 8);
+    let size = i32::try_from(broken.len() - 12).unwrap();
+    let broken = patched(broken, 8, &size.to_be_bytes());
+    let mount = show(partition().add(&plain(0..10)).add_bytes(broken).add(&plain(20..30)));
+    assert_eq!(mount.t0().listed(), (0..30).collect::<Vec<_>>());
+    assert_eq!(
+        (mount.t0().by_offset(19), mount.t0().metadata("by-offset/19").len()),
+        (EIO.into(), 0)
+    );
+    assert_eq!(mount.t0().by_offset(20), "v20");
+}
+
 /// 6.1: "(where a length is broken: from the expected offset up to the next valid batch)"
 /// 6.1: "everything before and after is readable"
 #[test]
@@ -216,6 +238,60 @@ fn what_the_crc_does_not_cover_is_checked() {
     assert_eq!(mount.t0().records(40..100), v(40..100));
     let mount = show(with(12, &77_i32.to_be_bytes()));
     assert_eq!(mount.t0().records(0..100), v(0..100), "a wrong epoch");
+}
+
+/// 6.1: "EIO for the records inside the damaged batch only (where a length is broken: from the
+/// expected offset up to the next valid batch)"
+///
+/// Of two batches that contradict each other, neither joining its neighbours, both are wrong, and
+/// everyone says so: names, ranges, `cat` and the report.
+#[test]
+fn neither_of_two_contradicting_batches_is_believed() {
+    needs_fuse!();
+    let parts = [&[0, 30, 15, 50, 60][..], &[0, 30, 15]].map(|bases| {
+        let mut part =
+            bases.iter().fold(partition(), |part, base| part.add(&plain(*base..base + 10)));
+        part.active().index.clear();
+        part
+    });
+    let mount = show(parts[0].clone());
+    let want = [v(0..10), vec![EIO.into(); 40], v(50..70)].concat();
+    assert_eq!(mount.t0().records(0..70), want);
+    let report = mount.t0().report();
+    assert_eq!(report["damage"].as_array().map(Vec::len), Some(1), "{report}");
+    let mount = show(parts[1].clone());
+    let ends = [v(0..10), vec![ENOENT.into(); 30]].concat();
+    assert_eq!(mount.t0().records(0..40), ends);
+    assert_eq!((mount.t0().by_offset("0.."), mount.t0().listed().len()), (v_lines(0..10), 10));
+    let printed = offsetfs(&[OsStr::new("cat"), mount.source().join("t-0").as_os_str()]);
+    assert_eq!(bytes(out(&printed)), v_lines(0..10));
+    assert_eq!(mount.t0().number("log-end-offset"), 10);
+    let tail = mount.t0().report()["torn_tail"].clone();
+    assert_eq!(tail["position"], plain(0..10).build().len(), "{tail}");
+}
+
+/// 6.4: "No input crashes, hangs or bloats the daemon"
+///
+/// A file system may say that a log has a terabyte of nothing; what lies behind is found at once.
+#[test]
+fn a_hole_of_a_terabyte_is_stepped_over() {
+    needs_fuse!();
+    let home = scratch();
+    let source = data_dir(home.path().join("source"), &[hundred()]);
+    let log = File::options().write(true).open(source.join("t-0").join(LOG)).unwrap();
+    let valid = log.metadata().unwrap().len();
+    log.set_len(1 << 40).unwrap();
+    let begun = Instant::now();
+    let holed = mount(&source).live_source().start();
+    assert_eq!(holed.t0().records(98..101), [v(98..100), vec![ENOENT.into()]].concat());
+    assert_eq!(holed.t0().by_offset("0.."), v_lines(0..100));
+    assert_eq!(place(&holed.t0().report()["torn_tail"]).2, (1 << 40) - valid);
+    drop(holed);
+    log.write_all_at(&plain(110..120).build(), (1 << 40) - 5).unwrap();
+    let holed = mount(&source).live_source().start();
+    assert_eq!(holed.t0().records(99..101), [v(99..100), vec![EIO.into()]].concat());
+    assert_eq!(holed.t0().records(110..120), v(110..120));
+    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 /// 6.1: "reading it is EIO, so no tool ends quietly"
@@ -350,6 +426,21 @@ fn what_is_missing_is_named() {
     assert_eq!((&missing[0]["first_offset"], &missing[0]["last_offset"]), (&10.into(), &19.into()));
     let why = missing[0]["why"].as_str().unwrap();
     assert!(["segment", "hole"].contains(&why), "{report}");
+    let mut part = [0, 20, 40].into_iter().fold(partition(), |part, n| part.add(&plain(n..n + 10)));
+    part.active().index.clear();
+    let mount = show(part.with_log(|mut log| {
+        let end = batches(&log)[1].end;
+        log[end - 2] ^= 1;
+        log
+    }));
+    let report = mount.t0().report();
+    let missing = report["missing"].as_array().unwrap().iter();
+    let whys: Vec<_> =
+        missing.map(|m| (&m["first_offset"], &m["last_offset"], &m["why"])).collect();
+    let want = [(10, 19, "hole"), (20, 29, "damage"), (30, 39, "hole")];
+    let want = want.map(|(first, last, why)| (first.into(), last.into(), why.into()));
+    let want: [(Value, Value, Value); 3] = want;
+    assert_eq!(whys, want.iter().map(|(a, b, c)| (a, b, c)).collect::<Vec<_>>());
 }
 
 /// 6.3: "`log_start`, `log_end`, `torn_tail`"

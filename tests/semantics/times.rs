@@ -3,10 +3,10 @@
 use crate::needs_fuse;
 use crate::support::got::Got;
 use crate::support::kafkalog::{
-    Batch, Codec, Partition, T0, batch, data_dir, hundred, legacy, partition, plain, rec,
+    Batch, Codec, Partition, T0, batch, batches, data_dir, hundred, legacy, partition, plain, rec,
 };
 use crate::support::mount::{Mount, Shown, v_lines};
-use crate::support::{ENOENT, bytes, lines, mount, scratch, show};
+use crate::support::{EIO, ENOENT, bytes, lines, mount, scratch, show};
 
 fn log_of(batches: &[Batch]) -> Mount {
     show(batches.iter().fold(partition(), Partition::add))
@@ -128,6 +128,30 @@ fn a_time_names_the_first_record_at_or_after_it() {
         assert_eq!(answers(&mount.t0(), &asked), want);
     }
     assert_eq!(answers(&log_of(&one_each(&times)).t0(), &asked), want);
+}
+
+/// 2.21: "`by-time/T` is the first data *record* (not batch) in offset order with timestamp >= T"
+/// 6.1: "EIO for the records inside the damaged batch only"
+///
+/// A batch that stands where it does not belong loses no offset: it is no answer to any time.
+/// Damage that reaches below the log start is EIO, under a name that is there.
+#[test]
+fn damage_is_an_answer_only_where_records_are_lost() {
+    needs_fuse!();
+    let astray = [0, 30, 10, 20, 30].map(|n| plain(n..n + 10));
+    let mount = log_of(&astray);
+    for n in 0..40 {
+        assert_eq!(mount.t0().by_time(T0 + 1000 * n), bytes(format!("v{n}")));
+    }
+    assert_eq!(mount.t0().by_time(format!("{}..", T0 + 25_000)), v_lines(25..40));
+    let cut = hundred().with_log(|mut log| {
+        let end = batches(&log)[2].end;
+        log[end - 2] ^= 1;
+        log
+    });
+    let mount = show(cut.log_start(25));
+    assert_eq!(mount.t0().by_time(T0), EIO);
+    assert_eq!(mount.t0().by_time(T0 + 31_000), EIO, "it may be in the damage");
 }
 
 /// 2.21: "A range runs from the offset of its first time to the offset of its second."

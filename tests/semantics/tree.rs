@@ -13,7 +13,9 @@ use crate::support::kafkalog::{
     sized_layout,
 };
 use crate::support::mount::{names, v, v_lines, wait_for};
-use crate::support::{ENOENT, bytes, copy, lines, mount, out, scratch, sh, sh_ok, show, show_with};
+use crate::support::{
+    EIO, ENOENT, bytes, copy, lines, mount, out, scratch, sh, sh_ok, show, show_with,
+};
 
 /// 2: "value of record 680, byte for byte"
 /// 2: "key of record 680, byte for byte (ENOENT when the key is NULL)"
@@ -174,6 +176,26 @@ fn a_large_partition_is_listed_evenly() {
         for n in (0..count).step_by(311) {
             assert_eq!(shown.by_offset(n), bytes(format!("v{n}")));
         }
+    }
+}
+
+/// 2.2: "otherwise an even sample that holds the first and the last"
+/// 2.3: "`grep -r`, `find`, `tar`, `du` over a mount end."
+/// 6.4: "No input crashes, hangs or bloats the daemon"
+///
+/// A little junk before a segment of a great name is damage of nearly 2^63 offsets.
+#[test]
+fn a_listing_of_endless_damage_ends() {
+    needs_fuse!();
+    let far = i64::MAX - 100;
+    let part = hundred().add_bytes(b"J".repeat(77)).roll(far);
+    for options in [&[][..], &["list=all"]] {
+        let mount = show_with(part.clone(), options);
+        let listed = mount.t0().listed();
+        assert!((500..=1100).contains(&listed.len()), "{}", listed.len());
+        assert_eq!((listed.first(), listed.last()), (Some(&0), Some(&(far - 1))));
+        assert_eq!(mount.t0().by_offset(99), "v99");
+        assert_eq!(mount.t0().by_offset(far - 1), EIO);
     }
 }
 
