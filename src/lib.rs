@@ -10,7 +10,7 @@
 //! - [`units`]: offsets, positions, timestamps and epochs, which are never mixed.
 //! - [`error`]: what was tried, on which path, at which position.
 //! - [`sys`]: what std lacks of the operating system, behind safe functions.
-//! - [`format`]: bytes to values and back; the page on the on-disk format is there.
+//! - [`mod@format`]: bytes to values and back; the page on the on-disk format is there.
 //! - [`engine`]: one data directory and its logs: find, read, append, roll, recover.
 //! - [`view`]: names to offsets and times, records to bytes and back, ranges as files.
 //! - [`fs`]: the tree of the mount, and the edge to the kernel. The contract with users is

@@ -39,7 +39,7 @@ const WHOLE_BATCH_BYTES: usize = 4 << 20;
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one letter that can be typed")]
 pub struct CatArgs {
-    /// The directory <topic>-<partition> that holds the segments
+    /// The directory `TOPIC-PARTITION` that holds the segments
     #[arg(value_name = "PARTITION_DIR")]
     pub partition: PathBuf,
     /// Where to begin, and a second time where to end: beginning, end, N, -N (the last N records),

@@ -286,7 +286,7 @@ impl Disk for RealDisk {
     }
 
     fn hole_end(&self, file: &DiskFile, at: Position) -> Result<Position> {
-        let open = self.descriptor(file)?;
+        let open = self.descriptor(file, Access::Read)?;
         Ok(match sys::data_from(&open, at.get()) {
             Ok(Some(data)) => Position::new(data),
             Ok(None) => {
