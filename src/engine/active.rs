@@ -82,7 +82,7 @@ impl ActiveIndex {
     /// Makes sure that one more entry can be pushed, as far as the disk goes.
     pub fn reserve(&mut self, disk: &dyn Disk) -> Result<()> {
         let needed = (self.map.len() + self.entry_bytes) as u64;
-        if self.written || needed <= self.reserved {
+        if self.written || needed <= self.reserved || needed > self.map.capacity() as u64 {
             return Ok(());
         }
         let room = self.map.capacity() as u64 - self.reserved;
@@ -97,11 +97,15 @@ impl ActiveIndex {
 
     /// Adds an entry, for which [`Self::reserve`] was called; nothing happens when it is full.
     pub fn push(&mut self, disk: &dyn Disk, entry: &[u8]) -> Result<()> {
+        if self.map.len() + entry.len() > self.map.capacity() {
+            return Ok(());
+        }
         if self.written {
             disk.write_at(&self.file, Position::new(self.map.len() as u64), entry)?;
+            self.map.publish(entry.len());
+        } else {
+            self.map.push(entry);
         }
-        // The file and its map are one memory: writing the same bytes again changes nothing.
-        self.map.push(entry);
         Ok(())
     }
 

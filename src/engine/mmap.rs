@@ -90,6 +90,17 @@ impl ActiveMap {
         true
     }
 
+    /// Adds an entry that was written to the file behind [`Self::len`]; false when there is no room.
+    /// The map is not touched: on filesystems that promise no blocks a store could kill the process.
+    pub fn publish(&self, bytes: usize) -> bool {
+        let end = self.published.load(Ordering::Relaxed) + bytes;
+        if end > self.map.len() {
+            return false;
+        }
+        self.published.store(end, Ordering::Release);
+        true
+    }
+
     /// Writes what was added to the disk (msync(2)).
     pub fn sync(&self) -> io::Result<()> {
         self.map.flush()
