@@ -255,7 +255,15 @@ impl Disk for RealDisk {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        std::fs::remove_file(path).map_err(Error::io("remove", path))
+        let id = self.facts(path).map(|facts| facts.id);
+        std::fs::remove_file(path).map_err(Error::io("remove", path))?;
+        // As long as a descriptor is open the file keeps its room on the disk.
+        if let Ok(id) = id {
+            let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.open.remove(&(id, Access::Read));
+            cache.open.remove(&(id, Access::Write));
+        }
+        Ok(())
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
