@@ -37,6 +37,10 @@ struct Marker {
     content: Option<Vec<u8>>,
     /// Was it removed, because something is written?
     removed: bool,
+    /// Is it uncertain that its removal is on the disk? Then nothing may be written.
+    uncertain: bool,
+    /// Did something happen after which the directory cannot be left in order?
+    spoiled: bool,
 }
 
 /// Where a log stands, for the checkpoints.
@@ -65,7 +69,12 @@ impl WriteAccess {
         Ok(WriteAccess {
             directory: directory.to_path_buf(),
             lock,
-            marker: Mutex::new(Marker { content, removed: false }),
+            marker: Mutex::new(Marker {
+                content,
+                removed: false,
+                uncertain: false,
+                spoiled: false,
+            }),
             checkpoints: Mutex::default(),
         })
     }
@@ -81,13 +90,26 @@ impl WriteAccess {
         if marker.removed {
             return Ok(());
         }
+        if marker.uncertain {
+            let reason = "the removal of .kafka_cleanshutdown could not be synced".to_owned();
+            return Err(Error::Poisoned { path: self.directory.clone(), reason });
+        }
         match disk.remove(&self.directory.join(CLEAN_SHUTDOWN)) {
-            Ok(()) => disk.sync_directory(&self.directory)?,
+            Ok(()) => {
+                marker.uncertain = true;
+                disk.sync_directory(&self.directory)?;
+                marker.uncertain = false;
+            }
             Err(e) if e.is_not_found() => {}
             Err(e) => return Err(e),
         }
         marker.removed = true;
         Ok(())
+    }
+
+    /// From now on the directory is not left in order, whatever comes: the next mount recovers it.
+    pub fn spoil(&self) {
+        self.marker.lock().unwrap_or_else(PoisonError::into_inner).spoiled = true;
     }
 
     /// Was anything written?
@@ -97,8 +119,14 @@ impl WriteAccess {
 
     /// The recovery point of a log; 0 where none is known.
     pub fn recovery_point(&self, disk: &dyn Disk, name: &TopicPartition) -> Offset {
-        let entries = self.read(disk, RECOVERY_POINT);
+        let entries = self.read(disk, RECOVERY_POINT).unwrap_or_default();
         entries.get(name).copied().unwrap_or_default()
+    }
+
+    /// The log start that is noted.
+    pub fn log_start(&self, disk: &dyn Disk, name: &TopicPartition) -> Result<Option<Offset>> {
+        let _guard = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(self.read(disk, LOG_START)?.get(name).copied())
     }
 
     /// Notes a log start that is not the base offset of the first segment, or that it is no more.
@@ -109,7 +137,7 @@ impl WriteAccess {
         start: Option<Offset>,
     ) -> Result<()> {
         let _guard = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries = self.read(disk, LOG_START);
+        let mut entries = self.read(disk, LOG_START)?;
         let known = entries.get(name).copied();
         match start {
             Some(start) => entries.insert(name.clone(), start),
@@ -122,7 +150,7 @@ impl WriteAccess {
     pub fn forget(&self, disk: &dyn Disk, name: &TopicPartition) -> Result<()> {
         let _guard = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         for file in [RECOVERY_POINT, LOG_START, HIGH_WATERMARK] {
-            let mut entries = self.read(disk, file);
+            let mut entries = self.read(disk, file)?;
             if entries.remove(name).is_some() {
                 self.write(disk, file, entries)?;
             }
@@ -134,9 +162,9 @@ impl WriteAccess {
     pub fn checkpoint(&self, disk: &dyn Disk, standings: &[Standing]) -> Result<()> {
         let _guard = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut points, mut starts, mut marks) = (
-            self.read(disk, RECOVERY_POINT),
-            self.read(disk, LOG_START),
-            self.read(disk, HIGH_WATERMARK),
+            self.read(disk, RECOVERY_POINT)?,
+            self.read(disk, LOG_START)?,
+            self.read(disk, HIGH_WATERMARK)?,
         );
         for standing in standings {
             points.insert(standing.name.clone(), standing.recovery_point);
@@ -155,7 +183,7 @@ impl WriteAccess {
     /// back if it was there, if the directory was fresh, or if every log was recovered.
     pub fn leave_marker(&self, disk: &dyn Disk, all_recovered: bool) -> Result<()> {
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
-        if !marker.removed {
+        if !marker.removed || marker.spoiled {
             return Ok(());
         }
         let recovered = || all_recovered.then(|| write_clean_shutdown(None).into_bytes());
@@ -186,10 +214,16 @@ impl WriteAccess {
         ActiveMap::new(&lent, published, &self.lock).map_err(Error::io("map", &file.path))
     }
 
-    fn read(&self, disk: &dyn Disk, name: &str) -> BTreeMap<TopicPartition, Offset> {
-        let bytes = read_small(disk, &self.directory.join(name), 1 << 28).unwrap_or_default();
+    /// What a checkpoint says. One that is missing or malformed is empty, as for a broker; one that
+    /// cannot be read must not be replaced by one that knows less.
+    fn read(&self, disk: &dyn Disk, name: &str) -> Result<BTreeMap<TopicPartition, Offset>> {
+        let bytes = match read_small(disk, &self.directory.join(name), 1 << 28) {
+            Ok(bytes) => bytes,
+            Err(e) if e.is_not_found() => Vec::new(),
+            Err(e) => return Err(e),
+        };
         let lines = parse_offset_checkpoint(&bytes).unwrap_or_default();
-        lines.into_iter().map(|line| (line.partition, line.offset)).collect()
+        Ok(lines.into_iter().map(|line| (line.partition, line.offset)).collect())
     }
 
     fn write(

@@ -32,7 +32,7 @@ use crate::engine::writer::{Published, Writer};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
 use crate::format::checkpoint::{EpochStart, parse_partition_metadata};
-use crate::format::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
+use crate::format::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, used_entries};
 use crate::format::name::TopicPartition;
 use crate::format::record::Record;
 use crate::units::{Offset, Position, Timestamp};
@@ -127,6 +127,8 @@ impl Shared {
         }
         let mapped = self.access.as_ref().filter(|_| !segment.active && file.bytes() > 0);
         let mapped = mapped.and_then(|access| access.map_sealed(&*self.disk, &file.file));
+        // After a crash even a sealed one may be filled up with zeros; those are no entries.
+        let mapped = mapped.filter(|map| used_entries(map, entry_bytes) * entry_bytes == map.len());
         let bytes = Arc::new(mapped.map_or_else(
             || IndexBytes::Read(load::index_bytes(&*self.disk, file, entry_bytes)),
             IndexBytes::Sealed,
@@ -378,10 +380,8 @@ impl Log {
             .as_ref()
             .ok_or_else(|| Error::refused(&self.path, "this is not a writable mount"))?;
         if place.is_none() {
-            let limits = Limits::new(&self.name, &config::effective(self));
-            let opening = recovery::open(self, access, &limits, None, now)?;
-            let writer = Writer::open(self, access, opening, limits, now)?;
-            self.publish(&writer, None)?;
+            // Half an opening may have left indexes of another size than an orderly end does.
+            let writer = self.open_writer(access, now).inspect_err(|_| access.spoil())?;
             *place = Some(Box::new(writer));
         }
         let Some(writer) = place.as_mut() else { return Err(Error::Interrupted) };
@@ -390,6 +390,14 @@ impl Log {
         let after = writer.structure();
         self.publish(writer, Some(before == after))?;
         done
+    }
+
+    fn open_writer(&self, access: &Arc<WriteAccess>, now: Timestamp) -> Result<Writer> {
+        let limits = Limits::new(&self.name, &config::effective(self));
+        let opening = recovery::open(self, access, &limits, None, now)?;
+        let writer = Writer::open(self, access, opening, limits, now)?;
+        self.publish(&writer, None)?;
+        Ok(writer)
     }
 
     /// Shows readers what the writer has done.
@@ -423,14 +431,16 @@ impl Log {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Closes the writer in order; where the log stands then. `None` where there was none.
+    /// Closes the writer in order; where the log stands then. `None` where there was none. A writer
+    /// that cannot be closed stays, so that nobody takes the log for one that was left in order.
     pub fn close_writer(&self, now: Timestamp) -> Result<Option<Standing>> {
         let mut place = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mut writer) = place.take() else { return Ok(None) };
-        let closed = writer.close(now);
+        let Some(writer) = place.as_mut() else { return Ok(None) };
+        let standing = writer.close(now)?;
+        *place = None;
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.picture.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        closed.map(Some)
+        Ok(Some(standing))
     }
 
     /// Has the log been opened yet, and can it be looked at without waiting for another one who is

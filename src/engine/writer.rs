@@ -137,9 +137,13 @@ impl Writer {
     pub fn set_limits(&mut self, limits: Limits, now: Timestamp) -> Result<()> {
         let other_indexes = limits.segment_index_bytes != self.limits.segment_index_bytes;
         self.limits = limits;
-        if other_indexes && self.active.bytes == 0 {
+        if other_indexes && self.active.bytes == 0 && self.poison.is_none() {
             let last = self.active.as_segment(&*self.shared.disk)?;
-            self.active = Active::open(&self.shared, &self.access, &last, &self.limits, now)?;
+            let opened = Active::open(&self.shared, &self.access, &last, &self.limits, now);
+            // Its index may be shorter than its map now: one more entry would kill the process.
+            self.active = opened.inspect_err(|e| {
+                self.poison.get_or_insert_with(|| format!("new indexes could not be made ({e})"));
+            })?;
         }
         Ok(())
     }
@@ -288,8 +292,13 @@ impl Writer {
             self.active.index.reserve(disk)?;
             self.active.time_index.reserve(disk)?;
         }
-        if self.epochs.append(header) {
-            self.write_epochs()?;
+        let known = self.epochs.clone();
+        if self.epochs.append(header)
+            && let Err(e) = self.write_epochs()
+        {
+            // The next batch of this epoch has to write it.
+            self.epochs = known;
+            return Err(e);
         }
         let position = Position::new(self.active.bytes);
         if let Err(failure) = disk.write_at(&self.active.log, position, batch) {
@@ -308,7 +317,11 @@ impl Writer {
         self.unflushed += header.last_offset.distance_from(header.base_offset) + 1;
         let completed = self.producers.apply(header, marker);
         if let Some(entry) = completed.and_then(|ended| ended.index_entry()) {
-            self.active.add_aborted(disk, &self.path, &entry.to_bytes())?;
+            let added = self.active.add_aborted(disk, &self.path, &entry.to_bytes());
+            if let Err(e) = added {
+                self.poison(format!("an aborted transaction could not be noted ({e})"));
+                return Err(e);
+            }
         }
         if self.unflushed >= self.limits.flush_messages {
             self.sync(now)?;
@@ -342,14 +355,13 @@ impl Writer {
         let base_offset = match next {
             NewSegment::After(base) => base,
             NewSegment::InPlaceOfEmpty(base) => {
-                for kind in
-                    [SegmentFileKind::Log, SegmentFileKind::Index, SegmentFileKind::TimeIndex]
-                {
-                    disk.remove(&self.path.join(kind.file_name(base)))?;
-                }
-                let made =
-                    Active::create(&shared, &self.access, &self.path, base, &self.limits, now)?;
-                self.active = made;
+                let made = remove_segment_files(disk, &self.path, base).and_then(|()| {
+                    Active::create(&shared, &self.access, &self.path, base, &self.limits, now)
+                });
+                // What is written to a file without a name is lost.
+                self.active = made.inspect_err(|e| {
+                    self.poison.get_or_insert_with(|| format!("a roll failed ({e})"));
+                })?;
                 return Ok(());
             }
             NewSegment::Impossible(base) => {
@@ -358,14 +370,26 @@ impl Writer {
             }
         };
         let path = &self.path;
-        let made = Active::create(&shared, &self.access, path, base_offset, &self.limits, now)?;
-        self.active.seal(disk)?;
-        self.producers.skip_to(base_offset);
-        self.write_snapshot(false)?;
-        let sealed = std::mem::replace(&mut self.active, made).as_segment(disk)?;
+        self.active.time_index.reserve(disk)?;
+        let made = match Active::create(&shared, &self.access, path, base_offset, &self.limits, now)
+        {
+            Ok(made) => made,
+            Err(failure) => {
+                // An empty segment left there would hide what the active one gets.
+                if let Err(e) = remove_segment_files(disk, path, base_offset) {
+                    self.poison(format!("half a roll could not be undone ({e})"));
+                }
+                return Err(failure);
+            }
+        };
+        let sealed = self.active.seal(disk).and_then(|()| self.active.as_segment(disk));
+        // Its indexes may be shorter than their maps: nothing must be added any more.
+        let sealed = sealed.inspect_err(|e| self.poison(format!("a roll failed ({e})")))?;
+        self.active = made;
         let sealed = Segment { limit: base_offset, active: false, live: None, ..sealed };
         self.sealed.push(Arc::new(sealed));
-        Ok(())
+        self.producers.skip_to(base_offset);
+        self.write_snapshot(false)
     }
 
     /// Returns when everything appended is on the disk. After a failure nothing more is appended:
@@ -386,10 +410,16 @@ impl Writer {
     fn sync_files(&self) -> Result<()> {
         let disk = &*self.shared.disk;
         let mut new_files = false;
-        for segment in self.sealed.iter().filter(|segment| segment.limit > self.recovery_point) {
+        // One that ends at the recovery point was trimmed since.
+        for segment in self.sealed.iter().filter(|segment| segment.limit >= self.recovery_point) {
             disk.sync(&segment.log.file)?;
             for index in segment.index.iter().chain(&segment.time_index) {
                 disk.sync(&index.file)?;
+            }
+            let name = SegmentFileKind::TxnIndex.file_name(segment.base_offset);
+            let path = self.path.join(name);
+            if let Ok(facts) = disk.facts(&path) {
+                disk.sync(&DiskFile { path, id: facts.id })?;
             }
             new_files = true;
         }
@@ -414,13 +444,20 @@ impl Writer {
     /// An orderly end: flushed, indexes trimmed, the last time entry and a snapshot written. Where
     /// the log stands then.
     pub fn close(&mut self, now: Timestamp) -> Result<Standing> {
+        self.check_usable()?;
+        let closed = self.close_files(now);
+        // Its indexes may be shorter than their maps: nothing must be added any more.
+        closed.inspect_err(|e| self.poison(format!("it could not be closed ({e})")))?;
+        Ok(self.standing())
+    }
+
+    fn close_files(&mut self, now: Timestamp) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let disk = &*shared.disk;
         self.active.seal(disk)?;
         self.sync(now)?;
         self.write_snapshot(true)?;
-        disk.sync_directory(&self.path)?;
-        Ok(self.standing())
+        disk.sync_directory(&self.path)
     }
 
     /// Where the log stands, for the checkpoints.
@@ -468,17 +505,20 @@ impl Writer {
         if start <= self.log_start {
             return Ok(());
         }
+        self.check_usable()?;
         let shared = Arc::clone(&self.shared);
         self.access.begin(&*shared.disk)?;
+        self.access.note_log_start(&*shared.disk, &self.limits.name, Some(start))?;
         self.log_start = start;
-        let first = self.sealed.first().map_or(self.active.base_offset, |first| first.base_offset);
-        let noted = (start > first).then_some(start);
-        self.access.note_log_start(&*shared.disk, &self.limits.name, noted)?;
+        if self.epochs.truncate_from_start(start) {
+            self.write_epochs()?;
+        }
         self.retain(now)
     }
 
     /// Lets go of the segments that the settings, or the log start, leave no place for.
     pub fn retain(&mut self, now: Timestamp) -> Result<()> {
+        self.check_usable()?;
         let facts = self.segment_facts()?;
         let (start, end) = (self.log_start, self.log_end);
         let deletion = segments_to_delete(&facts, start, end, self.limits.retention, now);
@@ -496,15 +536,19 @@ impl Writer {
             let next = new_segment(&self.active.for_roll(), None, self.log_end);
             self.roll(next, now)?;
         }
-        self.log_start = self.log_start.max(deletion.log_start);
+        let start = self.log_start.max(deletion.log_start);
+        // Noted until the files are gone for good, or a crash brings deleted records back.
+        self.access.note_log_start(disk, &self.limits.name, Some(start))?;
+        self.log_start = start;
         let count = deletion.reasons.len().min(self.sealed.len());
         let gone: Vec<_> = self.sealed.drain(..count).collect();
-        let first = self.sealed.first().map_or(self.active.base_offset, |first| first.base_offset);
-        let noted = (self.log_start > first).then_some(self.log_start);
-        self.access.note_log_start(disk, &self.limits.name, noted)?;
         for segment in gone {
             remove_segment(disk, &self.path, segment.base_offset)?;
         }
+        disk.sync_directory(&self.path)?;
+        let first = self.sealed.first().map_or(self.active.base_offset, |first| first.base_offset);
+        let noted = (self.log_start > first).then_some(self.log_start);
+        self.access.note_log_start(disk, &self.limits.name, noted)?;
         if self.epochs.truncate_from_start(self.log_start) {
             self.write_epochs()?;
         }
@@ -688,6 +732,7 @@ impl Active {
         if self.txn_index.is_none() {
             let name = SegmentFileKind::TxnIndex.file_name(self.base_offset);
             self.txn_index = Some((disk.create(&path.join(name))?, 0));
+            disk.sync_directory(path)?;
         }
         if let Some((file, bytes)) = &mut self.txn_index {
             disk.write_at(file, Position::new(*bytes), entry)?;
@@ -721,19 +766,29 @@ impl Active {
 
 /// Removes all files of a segment, its snapshot too.
 pub fn remove_segment(disk: &dyn Disk, path: &Path, base_offset: Offset) -> Result<()> {
+    remove_segment_files(disk, path, base_offset)?;
+    remove_if_there(disk, &path.join(SegmentFileKind::Snapshot.file_name(base_offset)))
+}
+
+/// The same without the snapshot, which speaks of the segments before.
+fn remove_segment_files(disk: &dyn Disk, path: &Path, base_offset: Offset) -> Result<()> {
     for kind in [
         SegmentFileKind::Log,
         SegmentFileKind::Index,
         SegmentFileKind::TimeIndex,
         SegmentFileKind::TxnIndex,
-        SegmentFileKind::Snapshot,
     ] {
-        match disk.remove(&path.join(kind.file_name(base_offset))) {
-            Err(e) if !e.is_not_found() => return Err(e),
-            Ok(()) | Err(_) => {}
-        }
+        remove_if_there(disk, &path.join(kind.file_name(base_offset)))?;
     }
     Ok(())
+}
+
+/// Removes a file; one that is not there is no error.
+pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match disk.remove(path) {
+        Err(e) if !e.is_not_found() => Err(e),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// The largest timestamp of a sealed segment: its last time entry.
