@@ -61,6 +61,11 @@ impl Checkpoints {
         self.picture().at_rest
     }
 
+    /// Makes the next question look at the files, after this process wrote them.
+    pub fn forget(&self) {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner).looked = None;
+    }
+
     /// A number that changes when any of the files does.
     pub fn generation(&self) -> u64 {
         self.picture().generation

@@ -17,7 +17,7 @@ use crate::engine::segment::Segment;
 use crate::engine::snapshots;
 use crate::engine::truncation::{Truncation, goes};
 use crate::engine::window::Window;
-use crate::engine::writer::{LEADER_EPOCHS, Opening, remove_segment};
+use crate::engine::writer::{LEADER_EPOCHS, Opening, remove_if_there, remove_segment};
 use crate::error::{Error, Result};
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::checkpoint::{parse_leader_epochs, write_leader_epochs};
@@ -42,6 +42,7 @@ pub fn open(
     now: Timestamp,
 ) -> Result<Opening> {
     let work = Recovery { log, shared: &log.shared, access, limits, interrupted };
+    log.shared.checkpoints.forget();
     let mut state = load::load(&log.shared, log.name(), log.path())?;
     let clean = access.was_clean();
     let recovery_point = if clean {
@@ -49,7 +50,7 @@ pub fn open(
     } else {
         access.recovery_point(&*log.shared.disk, log.name()).min(state.log_end)
     };
-    let mut epochs = work.epochs(&state);
+    let mut epochs = work.epochs(&state)?;
     let mut changed = false;
     if let Some(torn) = &state.torn_tail {
         work.keep_and_cut(&torn.path, torn.position, torn.bytes)?;
@@ -60,6 +61,12 @@ pub fn open(
     } else {
         let first = state.segment_of(recovery_point).unwrap_or(0);
         changed |= work.recover_from(&state, first, &mut epochs)?;
+    }
+    if state.log_start > state.log_end {
+        work.start_afresh(&state)?;
+        // They are written because something changed.
+        let _ = epochs.clear();
+        changed = true;
     }
     if changed {
         state = load::load(&log.shared, log.name(), log.path())?;
@@ -103,14 +110,18 @@ impl Recovery<'_> {
         self.shared.long_scanner(segment, self.interrupted)
     }
 
-    fn epochs(&self, state: &LogState) -> LeaderEpochs {
+    fn epochs(&self, state: &LogState) -> Result<LeaderEpochs> {
         let path = self.log.path().join(LEADER_EPOCHS);
-        let bytes = read_small(self.disk(), &path, 1 << 24).unwrap_or_default();
+        let bytes = match read_small(self.disk(), &path, 1 << 24) {
+            Ok(bytes) => bytes,
+            Err(e) if e.is_not_found() => return Ok(LeaderEpochs::new(&[])),
+            Err(e) => return Err(e),
+        };
         let entries = parse_leader_epochs(&bytes).unwrap_or_else(|e| {
             log::warn!("{}: {e}; begun anew", path.display());
             state.leader_epochs.clone()
         });
-        LeaderEpochs::new(&entries)
+        Ok(LeaderEpochs::new(&entries))
     }
 
     fn write_epochs(&self, epochs: &LeaderEpochs) -> Result<()> {
@@ -118,6 +129,18 @@ impl Recovery<'_> {
         let path = self.log.path().join(LEADER_EPOCHS);
         let text = write_leader_epochs(epochs.entries());
         crate::engine::disk::replace_small(self.disk(), &path, text.as_bytes())
+    }
+
+    /// The records before the log start are deleted, and those behind it were lost in a crash: the
+    /// log goes on at its start, or what is appended would be hidden (Kafka's rule).
+    fn start_afresh(&self, state: &LogState) -> Result<()> {
+        self.access.begin(self.disk())?;
+        let (start, end) = (state.log_start, state.log_end);
+        log::warn!("{}: ends at {end}, before its start {start}", self.log.path().display());
+        for segment in state.segments.iter().rev() {
+            self.set_aside(segment)?;
+        }
+        Ok(())
     }
 
     /// Checks the segments from number `first` on, batch by batch; everything from the first bad one
@@ -133,10 +156,11 @@ impl Recovery<'_> {
             let cut = self.recover_segment(segment, epochs, &mut producers)?;
             let Some(position) = cut else { continue };
             let size = segment.valid_bytes;
-            self.keep_and_cut(segment.log.path(), position, size - position.get())?;
-            for later in &state.segments[number + 1..] {
+            // The last first, and the cut at the end: whenever this stops, it begins again here.
+            for later in state.segments[number + 1..].iter().rev() {
                 self.set_aside(later)?;
             }
+            self.keep_and_cut(segment.log.path(), position, size - position.get())?;
             return Ok(true);
         }
         Ok(first < state.segments.len())
@@ -197,6 +221,7 @@ impl Recovery<'_> {
         remove_if_there(self.disk(), &scratch)?;
         let file = self.disk().create(&scratch)?;
         self.disk().write_at(&file, Position::START, content)?;
+        self.disk().sync(&file)?;
         self.disk().rename(&scratch, target)
     }
 
@@ -208,7 +233,7 @@ impl Recovery<'_> {
             return Ok(false);
         }
         log::warn!("{}: its indexes do not fit it and are rebuilt", active.log.path().display());
-        let mut epochs = self.epochs(state);
+        let mut epochs = self.epochs(state)?;
         let mut producers = self.producers_before(state, active.base_offset)?;
         self.recover_segment(active, &mut epochs, &mut producers)?;
         Ok(true)
@@ -255,7 +280,11 @@ impl Recovery<'_> {
             if piece == 0 {
                 break;
             }
-            disk.write_at(&target, Position::new(copied), &buffer[..piece])?;
+            if let Err(e) = disk.write_at(&target, Position::new(copied), &buffer[..piece]) {
+                // Half a copy is of no use; the log is as it was.
+                let _ = disk.remove(&kept);
+                return Err(e);
+            }
             copied += piece as u64;
         }
         disk.sync(&target)?;
@@ -311,6 +340,7 @@ impl Recovery<'_> {
 
     /// A whole segment behind a cut.
     fn set_aside(&self, segment: &Segment) -> Result<()> {
+        self.access.begin(self.disk())?;
         let log = segment.log.path();
         let kept = self.kept_name(log, Position::START);
         self.disk().rename(log, &kept)?;
@@ -467,13 +497,6 @@ pub fn marker(scanner: &Scanner, header: &BatchHeader, position: Position) -> Op
     Marker::of(&record)
 }
 
-fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {
-    match disk.remove(path) {
-        Err(e) if !e.is_not_found() => Err(e),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
 /// Cuts a log that has no writer off at `target`: whole batches go, with their index entries, epochs
 /// and snapshots (format page, "Truncation"). The cut bytes are kept beside unless `discard` says
 /// otherwise.
@@ -499,12 +522,16 @@ pub fn truncate(log: &Log, target: Offset, discard: bool) -> Result<()> {
             work.set_aside(segment)?;
         }
     }
-    let mut epochs = work.epochs(&state);
+    let mut epochs = work.epochs(&state)?;
     if let (Truncation::Cut { .. }, Some(last)) = (plan, state.segments[..kept].last()) {
         work.cut_segment(last, target, discard)?;
     }
     if epochs.truncate_from_end(plan.epochs_end(target, state.log_end)) {
         work.write_epochs(&epochs)?;
+    }
+    let known = access.log_start(work.disk(), log.name())?;
+    if known.is_some_and(|start| start > target) {
+        access.note_log_start(work.disk(), log.name(), Some(target))?;
     }
     for snapshot in snapshot_offsets(&state).into_iter().filter(|offset| *offset > target) {
         access.begin(work.disk())?;
@@ -514,7 +541,7 @@ pub fn truncate(log: &Log, target: Offset, discard: bool) -> Result<()> {
     if let Truncation::StartAfresh(offset) = plan {
         work.disk().create(&log.path().join(SegmentFileKind::Log.file_name(offset)))?;
     }
-    Ok(())
+    work.disk().sync_directory(log.path())
 }
 
 /// The error of an append to a log with damage before its tail.
