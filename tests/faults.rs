@@ -389,3 +389,52 @@ fn one_failing_call_is_an_error_and_loses_nothing() {
 fn a_disk_that_dies_loses_nothing_that_was_acknowledged() {
     each_call_fails(Fault::ForGood);
 }
+
+/// Records were deleted up to the log end, and then the power failed before they were on the disk:
+/// the log ended before its noted start, and what was appended afterwards was never shown.
+#[test]
+fn a_log_that_ends_before_its_start_goes_on_at_its_start() {
+    let directory = scratch();
+    let disk = FaultyDisk::new(usize::MAX, Fault::Once);
+    let told = live(directory.path(), &disk);
+    std::fs::remove_file(directory.path().join(".kafka_cleanshutdown")).unwrap();
+    let end = told.stored.last().unwrap().0.get() + 1;
+    let data = DataDir::writable(directory.path(), None, ReadOptions::default()).unwrap();
+    let log = data.log(NAME.as_ref()).unwrap().unwrap();
+    data.write(&log, now(), |writer| writer.raise_log_start(offset(end), now())).unwrap();
+    drop((log, data));
+    let partition = directory.path().join(NAME);
+    let segments = std::fs::read_dir(partition).unwrap().map(|entry| entry.unwrap().path());
+    let last = segments.filter(|path| path.extension().is_some_and(|e| e == "log")).max();
+    std::fs::OpenOptions::new().write(true).open(last.unwrap()).unwrap().set_len(0).unwrap();
+
+    let data = DataDir::writable(directory.path(), None, ReadOptions::default()).unwrap();
+    let log = data.log(NAME.as_ref()).unwrap().unwrap();
+    let mut more = Told { tried: told.tried, ..Told::default() };
+    append(&data, &log, &mut more);
+    assert_eq!(more.stored[0].0, offset(end));
+    assert_eq!(records(&log), more.stored);
+}
+
+/// After a failed close the writer was forgotten, and the second attempt found nothing to close:
+/// the marker of a clean end came back over a log that was not.
+#[test]
+fn a_log_that_cannot_be_closed_is_not_left_in_order_by_trying_again() {
+    let directory = scratch();
+    let calls = FaultyDisk::new(usize::MAX, Fault::Once);
+    live(directory.path(), &calls);
+    let calls = calls.calls.load(Ordering::Relaxed);
+    let mut refused = 0;
+    for fails_at in calls - 40..calls {
+        let directory = scratch();
+        let disk = FaultyDisk::new(fails_at, Fault::Once);
+        live(directory.path(), &disk);
+        let story = disk.story.lock().unwrap().clone();
+        if story.contains("sync /") && story.contains(NAME) {
+            let marker = directory.path().join(".kafka_cleanshutdown");
+            assert!(!marker.exists(), "{story}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "no sync of the log was hit");
+}
