@@ -24,10 +24,10 @@
 //! Following `echo >> append`: `fs::change` feeds `view::append`, which cuts records for
 //! `engine::writer`.
 //!
-//! Words are Kafka's. An *offset* numbers records, a *position* counts bytes in one file; *first* and
-//! *last* are inclusive, *start* and *end* half-open. A *batch* is what a `.log` file is made of; a
-//! *segment* is such a file with its indexes; the *active* segment is the last one. A *torn tail* is
-//! bytes that stop, *damage* is bytes that are wrong.
+//! Words are Kafka's. An *offset* numbers records, a *position* counts bytes in one file; *first*
+//! and *last* are inclusive, *start* and *end* half-open. A *batch* is what a `.log` file is made
+//! of; a *segment* is such a file with its indexes; the *active* segment is the last one. A *torn
+//! tail* is bytes that stop, *damage* is bytes that are wrong.
 
 pub mod cli;
 pub mod engine;

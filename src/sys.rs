@@ -132,8 +132,8 @@ pub fn lock_whole_file(file: &File) -> io::Result<()> {
     checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) })
 }
 
-/// Reserves disk blocks for `bytes` bytes of `file` from `from` on, so that writing them cannot fail
-/// for want of space. The file keeps its length (fallocate(2), `FALLOC_FL_KEEP_SIZE`).
+/// Reserves disk blocks for `bytes` bytes of `file` from `from` on, so that writing them cannot
+/// fail for want of space. The file keeps its length (fallocate(2), `FALLOC_FL_KEEP_SIZE`).
 pub fn reserve_blocks(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     let from = i64::try_from(from).map_err(io::Error::other)?;
     let bytes = i64::try_from(bytes).map_err(io::Error::other)?;

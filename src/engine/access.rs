@@ -179,8 +179,8 @@ impl WriteAccess {
         self.write(disk, HIGH_WATERMARK, marks)
     }
 
-    /// An orderly end, after every log was closed and the checkpoints were written: the marker comes
-    /// back if it was there, if the directory was fresh, or if every log was recovered.
+    /// An orderly end, after every log was closed and the checkpoints were written: the marker
+    /// comes back if it was there, if the directory was fresh, or if every log was recovered.
     pub fn leave_marker(&self, disk: &dyn Disk, all_recovered: bool) -> Result<()> {
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
         if !marker.removed || marker.spoiled {

@@ -44,8 +44,8 @@ enum Valid {
 
 const I32: i64 = i32::MAX as i64;
 const I64: i64 = i64::MAX;
-/// The file in a partition's directory that keeps what was written to its `config`; a broker ignores
-/// the name.
+/// The file in a partition's directory that keeps what was written to its `config`; a broker
+/// ignores the name.
 pub const SETTINGS_FILE: &str = "config.offsetfs";
 const NEVER: &str = "9223372036854775807";
 const MINUTE: i64 = 60_000;
@@ -315,7 +315,8 @@ pub fn effective(log: &Log) -> Config {
     resolve(&here, of_topic, &brokers)
 }
 
-/// What was set here: lines of the partition's settings file. A line that means nothing is left out.
+/// What was set here: lines of the partition's settings file. A line that means nothing is left
+/// out.
 pub fn settings_here(log: &Log) -> Settings {
     let path = log.path().join(SETTINGS_FILE);
     let bytes = read_small(&*log.shared().disk, &path, 1 << 20).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Kafka's lock on a data directory: `.lock`, taken as a broker would notice it and as another of us
-//! would. It is an open-file-description lock on the whole file (fcntl(2), `F_OFD_SETLK`): it
+//! Kafka's lock on a data directory: `.lock`, taken as a broker would notice it and as another of
+//! us would. It is an open-file-description lock on the whole file (fcntl(2), `F_OFD_SETLK`): it
 //! conflicts with the POSIX record lock that a broker takes, and survives the closing of another
 //! descriptor of the same file.
 

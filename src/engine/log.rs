@@ -366,8 +366,8 @@ impl Log {
         })
     }
 
-    /// Does `work` with the writer of the log, which is opened, and the log recovered, where that was
-    /// not done yet. What it changed can be seen when this returns.
+    /// Does `work` with the writer of the log, which is opened, and the log recovered, where that
+    /// was not done yet. What it changed can be seen when this returns.
     pub fn write<T>(
         &self,
         now: Timestamp,

@@ -42,8 +42,8 @@ pub struct ActiveMap {
 }
 
 impl ActiveMap {
-    /// Maps `file`, opened for reading and writing, of which the first `published` bytes are entries.
-    /// The file keeps its length while the map lives.
+    /// Maps `file`, opened for reading and writing, of which the first `published` bytes are
+    /// entries. The file keeps its length while the map lives.
     pub fn new(file: &File, published: usize, _lock: &DirLock) -> io::Result<ActiveMap> {
         let map = MmapRaw::map_raw(file)?;
         let published = AtomicUsize::new(published.min(map.len()));
@@ -54,8 +54,8 @@ impl ActiveMap {
     pub fn entries(&self) -> &[u8] {
         let published = self.published.load(Ordering::Acquire);
         // SAFETY: the map is at least `published` bytes long, lives as long as `self`, and these
-        // bytes do not change any more: `push` writes behind them and publishes afterwards. The lock
-        // of the constructor keeps the file from being cut under the map.
+        // bytes do not change any more: `push` writes behind them and publishes afterwards. The
+        // lock of the constructor keeps the file from being cut under the map.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr(), published) }
     }
 
@@ -90,8 +90,9 @@ impl ActiveMap {
         true
     }
 
-    /// Adds an entry that was written to the file behind [`Self::len`]; false when there is no room.
-    /// The map is not touched: on filesystems that promise no blocks a store could kill the process.
+    /// Adds an entry that was written to the file behind [`Self::len`]; false when there is no
+    /// room. The map is not touched: on filesystems that promise no blocks a store could kill the
+    /// process.
     pub fn publish(&self, bytes: usize) -> bool {
         let end = self.published.load(Ordering::Relaxed) + bytes;
         if end > self.map.len() {

@@ -2,8 +2,8 @@
 //!
 //! Invariants: segments are ordered by base offset, gaps are allowed, overlaps are settled when a
 //! log is opened; `log_start <= high_watermark <= log_end`, unless the log start lies behind the
-//! end (then nothing is shown); a reader never sees an offset whose bytes are not in the file; bytes
-//! below the high watermark never change.
+//! end (then nothing is shown); a reader never sees an offset whose bytes are not in the file;
+//! bytes below the high watermark never change.
 //!
 //! Durability: a record is in the file when an append returns (it survives this process), and on
 //! the disk when a sync returns. After a write that could not be undone, or a failed sync, a log

@@ -32,8 +32,8 @@ const PRODUCER_EXPIRATION_MS: i64 = 86_400_000;
 /// Bytes that are copied at once when a tail is kept.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Makes a log ready to be written: recovers it if it was not left in order, and finds its epochs and
-/// producers.
+/// Makes a log ready to be written: recovers it if it was not left in order, and finds its epochs
+/// and producers.
 pub fn open(
     log: &Log,
     access: &WriteAccess,
@@ -143,8 +143,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Checks the segments from number `first` on, batch by batch; everything from the first bad one
-    /// on is cut. Whether anything was changed.
+    /// Checks the segments from number `first` on, batch by batch; everything from the first bad
+    /// one on is cut. Whether anything was changed.
     fn recover_from(
         &self,
         state: &LogState,
@@ -367,8 +367,8 @@ impl Recovery<'_> {
         Ok(producers)
     }
 
-    /// The producers before `end`: from the newest snapshot that can be read, and the batches behind
-    /// it.
+    /// The producers before `end`: from the newest snapshot that can be read, and the batches
+    /// behind it.
     fn producers_before(&self, state: &LogState, end: Offset) -> Result<ProducerStates> {
         let reload = snapshots::reload(&snapshot_offsets(state), state.log_start, end);
         let mut producers = ProducerStates::new(state.log_start);
@@ -497,9 +497,9 @@ pub fn marker(scanner: &Scanner, header: &BatchHeader, position: Position) -> Op
     Marker::of(&record)
 }
 
-/// Cuts a log that has no writer off at `target`: whole batches go, with their index entries, epochs
-/// and snapshots (format page, "Truncation"). The cut bytes are kept beside unless `discard` says
-/// otherwise.
+/// Cuts a log that has no writer off at `target`: whole batches go, with their index entries,
+/// epochs and snapshots (format page, "Truncation"). The cut bytes are kept beside unless `discard`
+/// says otherwise.
 pub fn truncate(log: &Log, target: Offset, discard: bool) -> Result<()> {
     let shared = &log.shared;
     let access = shared.access.as_ref();

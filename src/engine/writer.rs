@@ -1,5 +1,6 @@
 //! The writing end of one log: batches in, segments, indexes, epochs and producer state out, by
-//! Kafka's rules to the byte (format page, "Segment life cycle"). One writer a log, behind its lock.
+//! Kafka's rules to the byte (format page, "Segment life cycle"). One writer a log, behind its
+//! lock.
 //!
 //! Bytes are in the file before anyone can see them (`Log::publish`). After a failed write that
 //! could not be undone, or a failed sync, the log takes no appends until it is opened again.

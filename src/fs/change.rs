@@ -52,8 +52,8 @@ impl Written {
 }
 
 impl Tree {
-    /// Opens a file to write it. On a read-only mount nothing can be, and on a writable one only what
-    /// is made for it.
+    /// Opens a file to write it. On a read-only mount nothing can be, and on a writable one only
+    /// what is made for it.
     pub fn open_to_write(&self, number: u64) -> Answer<Opened> {
         if !self.is_writable() {
             return Err(Errno::READ_ONLY);
