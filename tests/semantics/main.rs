@@ -1,4 +1,4 @@
-//! Each promise of SEMANTICS.md about a mount that reads, kept by a real mount.
+//! Each promise of SEMANTICS.md about a mount, kept by a real mount.
 //!
 //! A test quotes the sentence that it proves, by number and word for word, in its doc comment;
 //! `coverage` holds the quotes against the page, and the page against the quotes.
@@ -9,13 +9,18 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod append;
 mod bombs;
+mod config;
 mod coverage;
 mod damage;
 mod formats;
 mod layout;
 mod mounting;
 mod names;
+mod partitions;
+mod recovery;
+mod rolling;
 mod sizes;
 mod times;
 mod tree;

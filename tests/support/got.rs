@@ -98,7 +98,8 @@ pub fn error_of<T>(result: io::Result<T>) -> String {
     result.map_or_else(|error| name(&error), |_| "ok".into())
 }
 
-fn name(error: &io::Error) -> String {
+/// The name of an error.
+pub fn name(error: &io::Error) -> String {
     use rustix::io::Errno;
     let known = [
         (Errno::NOENT, "ENOENT"),
@@ -112,6 +113,10 @@ fn name(error: &io::Error) -> String {
         (Errno::INVAL, "EINVAL"),
         (Errno::NODATA, "ENODATA"),
         (Errno::LOOP, "ELOOP"),
+        (Errno::MSGSIZE, "EMSGSIZE"),
+        (Errno::NOSPC, "ENOSPC"),
+        (Errno::NOTEMPTY, "ENOTEMPTY"),
+        (Errno::EXIST, "EEXIST"),
     ];
     let number = error.raw_os_error();
     known

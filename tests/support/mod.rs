@@ -11,6 +11,7 @@ pub mod got;
 pub mod kafka;
 pub mod kafkalog;
 pub mod mount;
+pub mod writing;
 pub mod written;
 
 use std::ffi::{OsStr, OsString};

@@ -41,6 +41,20 @@ pub fn show_with(partition: Partition, options: &[&str]) -> Mount {
     options.iter().fold(how, |how, option| how.args(&["-o", option])).start()
 }
 
+/// A writable mount of a data directory with these partitions, which goes with it.
+pub fn writable_with(partitions: &[Partition]) -> Mount {
+    let home = scratch();
+    let source = home.path().join("source");
+    if partitions.is_empty() {
+        fs::create_dir(&source).expect("an empty directory");
+    } else {
+        data_dir(&source, partitions);
+    }
+    let mut how = mount(source).args(&["--rw"]).live_source();
+    how.home = Some(home);
+    how.start()
+}
+
 /// How to mount; `start` does it.
 pub struct Mounting {
     source: PathBuf,
@@ -50,6 +64,7 @@ pub struct Mounting {
     environment: Vec<(String, String)>,
     limit: Duration,
     peak_mib: u64,
+    descriptors_max: Option<u32>,
     watch_source: bool,
 }
 
@@ -63,6 +78,7 @@ pub fn mount(source: impl AsRef<Path>) -> Mounting {
         environment: Vec::new(),
         limit: Duration::from_mins(5),
         peak_mib: 256,
+        descriptors_max: None,
         watch_source: true,
     }
 }
@@ -87,6 +103,12 @@ impl Mounting {
     /// The resident memory that the daemon may have had at its end.
     pub fn peak_mib(mut self, peak_mib: u64) -> Self {
         self.peak_mib = peak_mib;
+        self
+    }
+
+    /// The daemon may have so many files open (`RLIMIT_NOFILE`).
+    pub fn descriptors_max(mut self, count: u32) -> Self {
+        self.descriptors_max = Some(count);
         self
     }
 
@@ -143,7 +165,15 @@ impl Mounting {
     }
 
     fn spawn(&self, path: &Path, home: &Path, stderr: &Path) -> Child {
-        Command::new(OFFSETFS)
+        let mut command = match self.descriptors_max {
+            None => Command::new(OFFSETFS),
+            Some(count) => {
+                let mut shell = Command::new("bash");
+                shell.args(["-c", &format!("ulimit -n {count} && exec \"$0\" \"$@\""), OFFSETFS]);
+                shell
+            }
+        };
+        command
             .arg("mount")
             .args(&self.args)
             .arg(&self.source)
