@@ -167,6 +167,82 @@ fn value(n: i64) -> String {
     format!("{n} {}", "x".repeat(usize::try_from(n * 31 % 90).unwrap()))
 }
 
+/// A file system in memory, with room for 4 MiB.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mounted_at(path: PathBuf) -> Option<SmallDisk> {
+        fs::create_dir(&path).unwrap();
+        let how = ["-t", "tmpfs", "-o", "size=4m", "tmpfs"];
+        let done = Command::new("mount").args(how).arg(&path).output().unwrap();
+        if !done.status.success() {
+            skipped(&format!("no tmpfs: {}", told(&done)));
+            return None;
+        }
+        Some(SmallDisk(path))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Nothing else can be done about it.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// 4.2: "every error that can happen is returned by `write`: ENOSPC"
+/// 4.2: "After a partial success the write is short."
+/// 4.8: "Disk blocks are reserved before an entry is written through a map (where the filesystem
+/// cannot promise them, entries are written by pwrite), so a full disk is ENOSPC, never SIGBUS."
+#[test]
+fn a_full_disk_is_enospc_and_nothing_is_lost() {
+    needs_fuse!();
+    if !is_root() {
+        return skipped("only root mounts a tmpfs");
+    }
+    for settings in ["index.interval.bytes=0", "segment.bytes=50000 index.interval.bytes=1000"] {
+        let home = scratch();
+        let Some(disk) = SmallDisk::mounted_at(home.path().join("disk")) else { return };
+        let source = disk.0.join("source");
+        fs::create_dir(&source).unwrap();
+        let mut mount = writable(&source);
+        create(&mount, "t-0", settings);
+        let ballast = disk.0.join("ballast");
+        fs::write(&ballast, vec![1; 300_000]).unwrap();
+        let mut want = fill(&mount, 7001, Vec::new());
+        // Ever smaller records, until the last bytes are taken.
+        want = fill(&mount, 401, want);
+        want = fill(&mount, 11, want);
+        assert_eq!(mount.t0().by_offset("0.."), lines(&want), "{settings}");
+        fs::remove_file(&ballast).unwrap();
+        add(&mount, "append", "room again\n");
+        want.push("room again".into());
+        assert_eq!(mount.t0().by_offset("0.."), lines(&want), "{settings}");
+        stopped(&mut mount);
+        let log = log_of(&source.join("t-0"));
+        assert_eq!(batches(&log).last().unwrap().end, log.len(), "a torn tail");
+        let after = crate::support::mount(&source).start();
+        assert_eq!(after.t0().by_offset("0.."), lines(&want), "{settings}");
+        assert_eq!(after.t0().report()["torn_tail"], serde_json::Value::Null);
+    }
+}
+
+/// Appends ten records of so many bytes a write until the disk is full; what the log holds then.
+fn fill(mount: &Mount, bytes: usize, mut held: Vec<String>) -> Vec<String> {
+    let file = open(&mount.t0(), "append");
+    loop {
+        let records: Vec<String> = (0..10).map(|n| format!("{:0bytes$}", held.len() + n)).collect();
+        let text = records.join("\n") + "\n";
+        let Ok(count) = put(&file, &text).parse::<usize>() else {
+            assert_eq!(put(&file, &text), "ENOSPC");
+            return held;
+        };
+        assert_eq!(count % (bytes + 1), 0, "a short write ends with a record");
+        held.extend(records.into_iter().take(count / (bytes + 1)));
+        assert!(held.len() < 200_000, "the disk never gets full");
+    }
+}
+
 /// 6.2: "A writable mount cuts a torn tail."
 /// 6.2: "Cut bytes are kept beside and named in the log line."
 #[test]
