@@ -99,14 +99,14 @@ impl Keeper {
             if let Err(e) = tree.data_dir().recover(now, &is_stopped) {
                 log::warn!("{e}");
             }
-            let mut waited = Duration::ZERO;
+            let mut waited = MAINTENANCE;
             while !is_stopped() {
-                thread::park_timeout(TICK);
-                waited += TICK;
                 if waited >= MAINTENANCE {
                     waited = Duration::ZERO;
                     tree.data_dir().maintain(now());
                 }
+                thread::park_timeout(TICK);
+                waited += TICK;
             }
         });
         Keeper { stop, thread: Some(thread) }

@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use crate::engine::access::{Standing, WriteAccess};
+use crate::engine::config::{self, SETTINGS_FILE};
 use crate::engine::disk::{Disk, Facts, Kind, RealDisk, read_small, replace_small};
+use crate::engine::limits::Limits;
 use crate::engine::log::{LOOK_AGAIN, Log, Shared};
 use crate::engine::options::ReadOptions;
-use crate::engine::writer::Writer;
+use crate::engine::writer::{Writer, is_retention_due};
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{Uuid, parse_partition_metadata, write_partition_metadata};
 use crate::format::name::{DirectoryKind, TopicPartition, parse_directory_name};
@@ -244,6 +246,32 @@ impl DataDir {
                 log::warn!("{}: {e}", log.path().display());
             }
         }
+        if let Err(e) = self.retain_unwritten(now) {
+            log::warn!("{}: {e}", self.path.display());
+        }
+    }
+
+    /// Retention of logs that nobody writes. By default nothing is deleted: only those that have
+    /// such a setting are opened, and written only when something goes.
+    fn retain_unwritten(&self, now: Timestamp) -> Result<()> {
+        let disk = &*self.shared.disk;
+        for (name, partition) in &self.listing()?.partitions {
+            let settings = read_small(disk, &partition.path.join(SETTINGS_FILE), 1 << 20);
+            let text = String::from_utf8(settings.unwrap_or_default()).unwrap_or_default();
+            if !text.lines().any(|line| line.starts_with("retention.")) {
+                continue;
+            }
+            let Some(log) = self.log(name)?.filter(|log| !log.is_written()) else { continue };
+            let limits = Limits::new(log.name(), &config::effective(&log));
+            let done = is_retention_due(&log, &limits, now).and_then(|due| match due {
+                true => self.write(&log, now, |writer| writer.retain(now)),
+                false => Ok(()),
+            });
+            if let Err(e) = done {
+                log::warn!("{}: {e}", log.path().display());
+            }
+        }
+        Ok(())
     }
 
     /// An orderly end, in Kafka's order: logs flushed and closed, checkpoints, marker, lock.

@@ -287,7 +287,7 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let disk = &*shared.disk;
         self.access.begin(disk)?;
-        self.roll_if_due(header, now)?;
+        let rolled = self.roll_if_due(header, now)?;
         let due = self.active.since_entry > self.limits.index_interval_bytes;
         if due {
             self.active.index.reserve(disk)?;
@@ -327,10 +327,15 @@ impl Writer {
         if self.unflushed >= self.limits.flush_messages {
             self.sync(now)?;
         }
+        if rolled && let Err(e) = self.retain(now) {
+            // The batch is in the log; what is too much goes some other time.
+            log::warn!("{}: {e}", self.path.display());
+        }
         Ok(())
     }
 
-    fn roll_if_due(&mut self, header: &BatchHeader, now: Timestamp) -> Result<()> {
+    /// Whether it was due.
+    fn roll_if_due(&mut self, header: &BatchHeader, now: Timestamp) -> Result<bool> {
         let incoming = Incoming {
             bytes: header.bytes,
             first_offset: (!header.is_legacy_wrapper()).then_some(header.base_offset),
@@ -344,8 +349,11 @@ impl Writer {
         };
         let segment = self.active.for_roll();
         match must_roll(&segment, &incoming, &limits, now) {
-            Some(_) => self.roll(new_segment(&segment, Some(&incoming), self.log_end), now),
-            None => Ok(()),
+            Some(_) => {
+                self.roll(new_segment(&segment, Some(&incoming), self.log_end), now)?;
+                Ok(true)
+            }
+            None => Ok(false),
         }
     }
 
@@ -558,15 +566,7 @@ impl Writer {
 
     fn segment_facts(&self) -> Result<Vec<SegmentFacts>> {
         let mut facts = Vec::with_capacity(self.sealed.len() + 1);
-        for segment in &self.sealed {
-            facts.push(SegmentFacts {
-                base_offset: segment.base_offset,
-                end_offset: segment.limit,
-                bytes: segment.log.bytes(),
-                largest_timestamp: largest_timestamp(&self.shared, segment),
-                modified: milliseconds(segment.log.facts.modified),
-            });
-        }
+        facts.extend(self.sealed.iter().map(|segment| facts_of(&self.shared, segment)));
         let active = self.shared.disk.facts_of(&self.active.log)?;
         facts.push(SegmentFacts {
             base_offset: self.active.base_offset,
@@ -789,6 +789,26 @@ pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {
     match disk.remove(path) {
         Err(e) if !e.is_not_found() => Err(e),
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Would a writer let go of segments of this log, as far as its closed files say?
+pub fn is_retention_due(log: &Log, limits: &Limits, now: Timestamp) -> Result<bool> {
+    let state = log.state()?;
+    let facts: Vec<_> =
+        state.segments.iter().map(|segment| facts_of(&log.shared, segment)).collect();
+    let (start, end) = (state.log_start, state.log_end);
+    let deletion = segments_to_delete(&facts, start, end, limits.retention, now);
+    Ok(!deletion.reasons.is_empty())
+}
+
+fn facts_of(shared: &Shared, segment: &Segment) -> SegmentFacts {
+    SegmentFacts {
+        base_offset: segment.base_offset,
+        end_offset: segment.limit,
+        bytes: segment.log.bytes(),
+        largest_timestamp: largest_timestamp(shared, segment),
+        modified: milliseconds(segment.log.facts.modified),
     }
 }
 

@@ -197,6 +197,29 @@ fn nothing_is_deleted_by_default() {
     assert_eq!(files(&mount.source().join("t-0"), "log").len(), 3);
 }
 
+/// 4.11: "applied at mount, after a roll, when a property or the log start is set, and every 10 s"
+#[test]
+fn retention_by_age_takes_whole_segments() {
+    needs_fuse!();
+    let mut mount = writable_with(&[aged(&[5 * HOUR, 3 * HOUR + 60_000, 3 * HOUR - 60_000, 0])]);
+    configure(&mount, "t-0", &format!("retention.ms={}", 3 * HOUR));
+    assert_eq!(mount.t0().number("log-start-offset"), 20, "as soon as it is set");
+    assert_eq!(mount.t0().by_offset("0.."), v_lines(20..40));
+    configure(&mount, "t-0", "retention.ms=");
+    let source = stopped(&mut mount);
+    fs::write(source.join("t-0/config.offsetfs"), "retention.ms=3600000\n").unwrap();
+    // Nobody writes to this log, and nobody reads it.
+    let second = crate::support::written::writable(&source);
+    wait_for(Duration::from_secs(5), "segments go at mount", || {
+        files(&source.join("t-0"), "log").len() == 1
+    });
+    assert_eq!(second.t0().number("log-start-offset"), 30);
+    assert_eq!(
+        second.t0().records([19, 29, 30]),
+        [ENOENT.into(), ENOENT.into(), got::bytes("v30")]
+    );
+}
+
 /// 4.11: "Kafka's rules for which segments go, applied at mount, after a roll"
 #[test]
 fn retention_by_size_keeps_at_least_so_much() {
@@ -214,7 +237,7 @@ fn retention_by_size_keeps_at_least_so_much() {
     assert_eq!(mount.t0().number("log-start-offset"), 40);
     configure(&mount, "t-0", &format!("segment.bytes={size}"));
     add(&mount, "append.raw", plain(60..70).build());
-    wait_for_log_start(&mount, 50);
+    assert_eq!(mount.t0().number("log-start-offset"), 50, "as soon as it rolls");
     assert_eq!(mount.t0().by_offset("0.."), v_lines(50..70));
 }
 
