@@ -69,7 +69,7 @@ mod tests {
                     cleanup.policy=delete\n";
         assert!(text.starts_with(head), "{text}");
         assert!(text.ends_with("segment.jitter.ms=0\n"), "{text}");
-        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 28);
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 29);
     }
 
     #[test]
