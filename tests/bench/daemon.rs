@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::rounds::{Outcome, seconds};
 
-/// The argument that makes a benchmark serve the null file system instead: MOUNTPOINT NAME SIZE
-/// follow.
+/// The argument that makes a benchmark serve the null file system instead: MOUNTPOINT, and what
+/// that benchmark wants of it, follow.
 pub const NULL_FS: &str = "--null-fs";
 /// How long a mount may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,12 +50,22 @@ impl Daemon {
         })
     }
 
-    /// Mounts a null file system with one file.
-    pub fn null(name: &str, size: u64) -> Outcome<Daemon> {
+    /// The same, writable.
+    pub fn offsetfs_writable(source: &Path, cache_dir: &Path) -> Outcome<Daemon> {
+        Daemon::start(|mountpoint| {
+            let mut command = Command::new(offsetfs());
+            command.args(["mount", "--rw", "--cache-dir"]).arg(cache_dir);
+            command.arg(source).arg(mountpoint);
+            command
+        })
+    }
+
+    /// Mounts a null file system, as `arguments` after the mountpoint say.
+    pub fn null(arguments: &[&OsStr]) -> Outcome<Daemon> {
         let this = std::env::current_exe()?;
         let daemon = Daemon::start(|mountpoint| {
             let mut command = Command::new(this);
-            command.arg(NULL_FS).arg(mountpoint).arg(name).arg(size.to_string());
+            command.arg(NULL_FS).arg(mountpoint).args(arguments);
             command
         })?;
         daemon.read_further_ahead()?;
@@ -165,7 +176,7 @@ pub fn forget_pages(file: &Path) -> Outcome<()> {
 
 /// Seconds that a program takes, its start included; what it prints goes to a pipe that `cat`
 /// empties, so that nobody sees /dev/null and takes a short cut.
-pub fn seconds_of(program: &str, arguments: &[&std::ffi::OsStr]) -> Outcome<f64> {
+pub fn seconds_of(program: &str, arguments: &[&OsStr]) -> Outcome<f64> {
     seconds(|| {
         let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
         // grep ends with 1 when no line matches.

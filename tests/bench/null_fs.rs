@@ -1,7 +1,9 @@
-//! The null file system: one directory of files that are served from a constant buffer, with the
-//! flags of offsetfs and no log behind them. What the kernel and the FUSE protocol cost by
-//! themselves on this machine is measured here, in the same run as ours. Each file is a repetition
-//! of one line of 101 bytes, as `by-offset/0..` of 100-byte values is.
+//! The null file system: one directory with one file and no log behind it, with the flags of
+//! offsetfs. What the kernel and the FUSE protocol cost by themselves on this machine is measured
+//! here, in the same run as ours. The file is either a repetition of a piece of the real one, or a
+//! sink that swallows what is written.
+
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,45 +13,47 @@ use std::time::{Duration, UNIX_EPOCH};
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, Request,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 
-/// Bytes of the line that every file repeats, its newline included.
-const LINE_BYTES: usize = 101;
 /// The largest request of the kernel (`max_write` and the default `max_pages_limit`).
 const REQUEST_BYTES: u32 = 1 << 20;
-/// Files of this size and more are read like ranges, smaller ones like single records.
-const RANGE_BYTES: u64 = 64 << 10;
-/// Nothing ever changes here.
-const FOREVER: Duration = Duration::from_hours(1);
+/// How long the kernel may believe what is said of a range of offsetfs, and of a file to append to.
+const VALID: [Duration; 2] = [Duration::ZERO, Duration::from_hours(1)];
 /// What offsetfs asks for.
-const FLAGS: [InitFlags; 3] = [
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-];
+const FLAGS: [InitFlags; 2] = [InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ATOMIC_O_TRUNC];
+/// The inode of the file.
+const FILE: INodeNo = INodeNo(2);
 
-/// Files by name and size; the inode of the i-th is i + 2.
+/// One file.
 pub struct NullFs {
-    files: Vec<(String, u64)>,
+    name: String,
+    size: u64,
+    /// Bytes after which the content repeats.
+    period: usize,
+    /// The content from its start on, a period and a request more.
     bytes: Vec<u8>,
+    sink: bool,
 }
 
 impl NullFs {
-    /// A directory of these files.
-    pub fn new(files: Vec<(String, u64)>) -> NullFs {
-        let mut line = b"record 123456789 ".to_vec();
-        line.extend(b"order shipped ".iter().cycle().take(LINE_BYTES - 1 - line.len()));
-        line.push(b'\n');
-        let bytes_count = REQUEST_BYTES as usize + LINE_BYTES;
-        NullFs { files, bytes: line.iter().copied().cycle().take(bytes_count).collect() }
+    /// A file of `size` bytes, a repetition of `piece`, that is read like a range.
+    pub fn repeating(name: &str, size: u64, piece: &[u8]) -> NullFs {
+        let bytes = piece.iter().copied().cycle().take(piece.len() + REQUEST_BYTES as usize);
+        let name = name.to_owned();
+        NullFs { name, size, period: piece.len().max(1), bytes: bytes.collect(), sink: false }
     }
 
-    /// Serves the files at `mountpoint` with one loop thread until it is unmounted.
+    /// A file that swallows what is written to it, as `append` is written.
+    pub fn sink(name: &str) -> NullFs {
+        NullFs { name: name.to_owned(), size: 0, period: 1, bytes: Vec::new(), sink: true }
+    }
+
+    /// Serves the file at `mountpoint` with one loop thread until it is unmounted.
     pub fn serve(self, mountpoint: &Path) -> io::Result<()> {
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::RO,
+            if self.sink { MountOption::RW } else { MountOption::RO },
             MountOption::NoSuid,
             MountOption::NoDev,
             MountOption::NoExec,
@@ -59,49 +63,31 @@ impl NullFs {
         fuser::mount(self, mountpoint, &config)
     }
 
-    fn attributes(&self, ino: INodeNo) -> Option<FileAttr> {
-        if ino == INodeNo::ROOT {
-            return Some(attributes(ino, 0, FileType::Directory));
+    fn valid(&self) -> &'static Duration {
+        &VALID[usize::from(self.sink)]
+    }
+
+    fn attributes(&self, ino: INodeNo) -> FileAttr {
+        let directory = ino == INodeNo::ROOT;
+        let size = if directory { 0 } else { self.size };
+        let mode = if self.sink { 0o644 } else { 0o444 };
+        FileAttr {
+            ino,
+            size,
+            blocks: size.div_ceil(512),
+            atime: UNIX_EPOCH,
+            mtime: UNIX_EPOCH,
+            ctime: UNIX_EPOCH,
+            crtime: UNIX_EPOCH,
+            kind: if directory { FileType::Directory } else { FileType::RegularFile },
+            perm: if directory { 0o555 } else { mode },
+            nlink: if directory { 2 } else { 1 },
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            rdev: 0,
+            blksize: if directory || self.sink { 4096 } else { REQUEST_BYTES },
+            flags: 0,
         }
-        Some(attributes(ino, self.size(ino)?, FileType::RegularFile))
-    }
-
-    fn size(&self, ino: INodeNo) -> Option<u64> {
-        let place = usize::try_from(ino.0.checked_sub(2)?).ok()?;
-        self.files.get(place).map(|file| file.1)
-    }
-
-    /// Inode, kind and name of the entries after the `skip`-th.
-    fn entries(&self, skip: u64) -> impl Iterator<Item = (u64, INodeNo, FileType, &str)> {
-        let dots = [".", ".."].map(|name| (INodeNo::ROOT, FileType::Directory, name));
-        let files = (2..).zip(&self.files);
-        let files =
-            files.map(|(ino, (name, _))| (INodeNo(ino), FileType::RegularFile, name.as_str()));
-        let numbered = (1..).zip(dots.into_iter().chain(files));
-        numbered
-            .map(|(cookie, (ino, kind, name))| (cookie, ino, kind, name))
-            .filter(move |entry| entry.0 > skip)
-    }
-}
-
-fn attributes(ino: INodeNo, size: u64, kind: FileType) -> FileAttr {
-    let directory = kind == FileType::Directory;
-    FileAttr {
-        ino,
-        size,
-        blocks: size.div_ceil(512),
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind,
-        perm: if directory { 0o555 } else { 0o444 },
-        nlink: if directory { 2 } else { 1 },
-        uid: rustix::process::getuid().as_raw(),
-        gid: rustix::process::getgid().as_raw(),
-        rdev: 0,
-        blksize: if size >= RANGE_BYTES { REQUEST_BYTES } else { 4096 },
-        flags: 0,
     }
 }
 
@@ -118,28 +104,30 @@ impl Filesystem for NullFs {
     }
 
     fn lookup(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.entries(2).find(|entry| name == entry.3);
-        match found.and_then(|entry| self.attributes(entry.1)) {
-            Some(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
-            None => reply.error(Errno::ENOENT),
+        if name == self.name.as_str() {
+            reply.entry(self.valid(), &self.attributes(FILE), Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
         }
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.attributes(ino) {
-            Some(attributes) => reply.attr(&FOREVER, &attributes),
-            None => reply.error(Errno::ENOENT),
-        }
+        reply.attr(self.valid(), &self.attributes(ino));
     }
 
     fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+        let flags = if self.sink {
+            FopenFlags::FOPEN_DIRECT_IO
+        } else {
+            FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH
+        };
+        reply.opened(FileHandle(0), flags);
     }
 
     fn read(
         &self,
         _request: &Request,
-        ino: INodeNo,
+        _ino: INodeNo,
         _handle: FileHandle,
         offset: u64,
         size: u32,
@@ -147,11 +135,25 @@ impl Filesystem for NullFs {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let file_bytes = self.size(ino).unwrap_or(0);
-        let wanted = u64::from(size.min(REQUEST_BYTES)).min(file_bytes.saturating_sub(offset));
-        let start = usize::try_from(offset % LINE_BYTES as u64).unwrap_or(0);
+        let wanted = u64::from(size.min(REQUEST_BYTES)).min(self.size.saturating_sub(offset));
+        let start = usize::try_from(offset % self.period as u64).unwrap_or(0);
         let end = start + usize::try_from(wanted).unwrap_or(0);
         reply.data(self.bytes.get(start..end).unwrap_or_default());
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX));
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -166,27 +168,9 @@ impl Filesystem for NullFs {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        for (cookie, ino, kind, name) in self.entries(offset) {
-            if reply.add(ino, cookie, kind, name) {
-                break;
-            }
-        }
-        reply.ok();
-    }
-
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        for (cookie, ino, _, name) in self.entries(offset) {
-            let Some(attributes) = self.attributes(ino) else { continue };
-            if reply.add(ino, cookie, name, &FOREVER, &attributes, Generation(0)) {
-                break;
-            }
+        if offset == 0 {
+            // There is room for one.
+            let _ = reply.add(FILE, 1, FileType::RegularFile, &self.name);
         }
         reply.ok();
     }

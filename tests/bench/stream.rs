@@ -1,7 +1,9 @@
 //! `cat` and `grep` over a whole partition as one file, `by-offset/0..`, against the null file
-//! system with the same flags and a file of the same size on the disk.
+//! system with the same flags and the first MiB of that file over and over, and against a copy of
+//! the file on the disk.
 //!
-//! `--null-fs MOUNTPOINT NAME SIZE` serves the null file system until it is unmounted.
+//! `--null-fs MOUNTPOINT NAME SIZE PIECE` serves the null file system until it is unmounted: a file
+//! of SIZE bytes that repeats the content of the file PIECE.
 
 mod daemon;
 mod make_log;
@@ -11,6 +13,7 @@ mod table;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use daemon::{Daemon, NULL_FS, forget_pages, seconds_of, seconds_of_cat};
@@ -45,17 +48,15 @@ fn main() -> Outcome<()> {
     let mib = log.lines_bytes >> 20;
     let title = format!("stream: by-offset/0.., {mib} MiB of 100-byte values, warm source");
     let mut table = Table::new(&title);
-    let null = Daemon::null(FILE, log.lines_bytes)?;
     let partition = log.dir.file_name().ok_or("no name")?;
     match Daemon::offsetfs(&source, &scratch.path().join("cache")) {
         Err(error) => table.absent("cat and grep of by-offset/0..", &error.to_string()),
         Ok(daemon) => {
-            let files = Files {
-                ours: daemon.path().join(partition).join("by-offset").join(FILE),
-                null: null.path().join(FILE),
-                native: scratch.path().join("native"),
-            };
-            fs::copy(&files.ours, &files.native)?;
+            let ours = daemon.path().join(partition).join("by-offset").join(FILE);
+            let null = null_of(&ours, &scratch.path().join("piece"))?;
+            let native = scratch.path().join("native");
+            fs::copy(&ours, &native)?;
+            let files = Files { ours, null: null.path().join(FILE), native };
             if fs::metadata(&files.native)?.len() != log.lines_bytes {
                 return Err("by-offset/0.. has not the size of what was written".into());
             }
@@ -68,11 +69,23 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
+/// A null file system whose file repeats whole lines of `file`, up to a MiB of them, which are kept
+/// in `piece`.
+fn null_of(file: &Path, piece: &Path) -> Outcome<Daemon> {
+    let mut lines = Vec::new();
+    fs::File::open(file)?.take(1 << 20).read_to_end(&mut lines)?;
+    let whole = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    fs::write(piece, &lines[..whole])?;
+    let size = fs::metadata(file)?.len().to_string();
+    Daemon::null(&[OsStr::new(FILE), OsStr::new(&size), piece.as_os_str()])
+}
+
 fn serve_null(arguments: &[String]) -> Outcome<()> {
-    let [mountpoint, name, size, ..] = arguments else {
-        return Err(format!("usage: {NULL_FS} MOUNTPOINT NAME SIZE").into());
+    let [mountpoint, name, size, piece, ..] = arguments else {
+        return Err(format!("usage: {NULL_FS} MOUNTPOINT NAME SIZE PIECE").into());
     };
-    Ok(NullFs::new(vec![(name.clone(), size.parse()?)]).serve(Path::new(mountpoint))?)
+    let null = NullFs::repeating(name, size.parse()?, &fs::read(piece)?);
+    Ok(null.serve(Path::new(mountpoint))?)
 }
 
 /// First and second reads of a file whose size has been asked for before.
