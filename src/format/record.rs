@@ -95,6 +95,26 @@ impl Cursor {
         self.end(header, bytes)
     }
 
+    /// Shows records from here on to `see` for as long as it wants more of them, as fast as
+    /// [`Self::for_each`]. Are there others behind the last one that it saw?
+    #[inline]
+    pub fn show_while<'a>(
+        &mut self,
+        header: &BatchHeader,
+        bytes: &'a [u8],
+        mut see: impl FnMut(&Record<'a>) -> bool,
+    ) -> Result<bool, FormatError> {
+        let mut cursor = *self;
+        while let Some(record) = cursor.advance(header, bytes) {
+            if !see(&record) {
+                *self = cursor;
+                return Ok(true);
+            }
+        }
+        *self = cursor;
+        self.end(header, bytes).map(|()| false)
+    }
+
     /// The next record; `None` after the last, and before one that is invalid. Free of errors, so
     /// that what is not asked of a record need not be made.
     #[expect(clippy::inline_always, reason = "half the time of a pass over a log is spent here")]

@@ -142,14 +142,17 @@ impl RangeFile {
         if wanted == 0 {
             return Ok(ReadEnd::Complete);
         }
-        let mut at = match cursor.take() {
-            Some(at) if at.next == position => self.go_on(*at, &chain)?,
-            _ => self.seek(&chain, position, interrupted)?,
+        let mut at = match cursor.take().filter(|at| at.next == position) {
+            Some(mut at) => {
+                self.go_on(&mut at, &chain)?;
+                at
+            }
+            None => Box::new(self.seek(&chain, position, interrupted)?),
         };
         let end = at.fill(self, &chain, wanted, out)?;
         if matches!(end, ReadEnd::Complete) {
             at.reading.pause();
-            *cursor = Some(Box::new(at));
+            *cursor = Some(at);
         }
         Ok(end)
     }
@@ -350,7 +353,7 @@ impl RangeFile {
         Ok(RangeCursor { reading, next: position, skip, records: None, raw: None, rest })
     }
 
-    fn go_on(&self, mut at: RangeCursor, chain: &Chain) -> Result<RangeCursor> {
+    fn go_on(&self, at: &mut RangeCursor, chain: &Chain) -> Result<()> {
         let state = chain.state.as_ref().ok_or(Error::Interrupted)?;
         if at.reading.segments_count() != chain.pieces.len()
             || chain.pieces.last().is_some_and(|piece| !at.reading.sees(&piece.segment))
@@ -358,8 +361,7 @@ impl RangeFile {
             let segments = chain.pieces.iter().map(|piece| Arc::clone(&piece.segment)).collect();
             at.reading.replace_segments(segments, self.log.filter(state)?);
         }
-        at.reading.resume()?;
-        Ok(at)
+        at.reading.resume()
     }
 }
 
@@ -469,32 +471,23 @@ impl RangeCursor {
         };
         let Some(cursor) = &mut self.records else { return Ok(()) };
         let (place, format) = (file.place(), file.format);
-        while out.len() < target {
-            let record = match cursor.next(header, payload) {
-                Some(Ok(record)) => record,
-                Some(Err(e)) => {
-                    let path = file.log.path().to_path_buf();
-                    let position = crate::units::Position::START;
-                    return Err(Error::Damage { path, position, reason: e.to_string() });
-                }
-                None => {
-                    self.records = None;
-                    break;
-                }
-            };
-            if self.skip > 0 {
-                let bytes = render::rendered_bytes(format, &place, header, &record) as u64;
-                if self.skip >= bytes {
-                    self.skip -= bytes;
-                    continue;
-                }
-                let begin = out.len();
-                render::render(format, &place, header, &record, out);
-                out.drain(begin..begin + usize::try_from(self.skip).unwrap_or(0));
-                self.skip = 0;
-                continue;
+        let skip = &mut self.skip;
+        let shown = cursor.show_while(header, payload, |record| {
+            if *skip == 0 {
+                render::render(format, &place, header, record, out);
+            } else {
+                *skip = render_behind(*skip, format, &place, header, record, out);
             }
-            render::render(format, &place, header, &record, out);
+            out.len() < target
+        });
+        match shown {
+            Ok(true) => {}
+            Ok(false) => self.records = None,
+            Err(e) => {
+                let path = file.log.path().to_path_buf();
+                let position = crate::units::Position::START;
+                return Err(Error::Damage { path, position, reason: e.to_string() });
+            }
         }
         Ok(())
     }
@@ -511,6 +504,26 @@ impl RangeCursor {
         self.raw = (given + copied < bytes).then_some(given + copied);
         Ok(())
     }
+}
+
+/// Renders what lies behind the first `skip` bytes of a record; how many are left to be skipped.
+#[cold]
+fn render_behind(
+    skip: u64,
+    format: Format,
+    place: &Place<'_>,
+    header: &BatchHeader,
+    record: &Record<'_>,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let bytes = render::rendered_bytes(format, place, header, record) as u64;
+    if skip >= bytes {
+        return skip - bytes;
+    }
+    let begin = out.len();
+    render::render(format, place, header, record, out);
+    out.drain(begin..begin + usize::try_from(skip).unwrap_or(0));
+    0
 }
 
 impl Format {
