@@ -92,8 +92,10 @@ fn append(typed: &AppendArgs, data_dir: &DataDir, log: &Arc<Log>) -> Result<()> 
             feed(&mut file, path, &mut stream, typed, data_dir, log)?;
         }
         // A record does not go on in the next file.
-        let mut sink = LogSink { data_dir, log };
-        stream.finish(&mut sink).map_err(into_error)?;
+        let at = now();
+        data_dir.write(log, at, |writer| {
+            stream.finish(&mut LogSink { writer, at }).map_err(into_error)
+        })?;
     }
     Ok(())
 }
@@ -106,15 +108,16 @@ fn feed(
     data_dir: &DataDir,
     log: &Arc<Log>,
 ) -> Result<()> {
-    let limits = data_dir.write(log, now(), |writer| Ok(writer.limits().clone()))?;
-    let limits = stream_limits(&limits, typed.format == Input::Raw);
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let filled = fill(input, &mut buffer).map_err(Error::io("read", path))?;
         let mut left = &buffer[..filled];
         while !left.is_empty() {
-            let mut sink = LogSink { data_dir, log };
-            let result = stream.write(left, limits, &mut sink);
+            let at = now();
+            let result = data_dir.write(log, at, |writer| {
+                let limits = stream_limits(writer.limits(), typed.format == Input::Raw);
+                Ok(stream.write(left, limits, &mut LogSink { writer, at }))
+            })?;
             match result.error {
                 Some(error) if result.accepted == 0 => return Err(into_error(error)),
                 _ => left = left.get(result.accepted..).unwrap_or_default(),

@@ -385,10 +385,12 @@ impl Log {
             *place = Some(Box::new(writer));
         }
         let Some(writer) = place.as_mut() else { return Err(Error::Interrupted) };
-        let before = writer.structure();
+        let (structure, tail) = (writer.structure(), writer.tail());
         let done = work(writer);
-        let after = writer.structure();
-        self.publish(writer, Some(before == after))?;
+        let same_structure = structure == writer.structure();
+        if !same_structure || tail != writer.tail() {
+            self.publish(writer, Some(same_structure))?;
+        }
         done
     }
 

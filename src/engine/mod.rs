@@ -16,6 +16,7 @@
 
 pub mod access;
 pub mod active;
+pub mod appending;
 pub mod batches;
 pub mod cache;
 pub mod checkpoints;

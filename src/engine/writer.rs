@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::engine::access::{Standing, WriteAccess};
 use crate::engine::active::ActiveIndex;
+use crate::engine::appending::Appending;
 use crate::engine::disk::{Disk, DiskFile, replace_small};
 use crate::engine::epochs::LeaderEpochs;
 use crate::engine::limits::Limits;
@@ -23,9 +24,8 @@ use crate::engine::roll::{
 use crate::engine::segment::{File, Segment};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
-use crate::format::builder::{BatchBuilder, NewRecord};
+use crate::format::builder::BatchBuilder;
 use crate::format::checkpoint::write_leader_epochs;
-use crate::format::codec::Codec;
 use crate::format::index::{IndexEntry, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, TimeIndexEntry};
 use crate::format::name::SegmentFileKind;
 use crate::format::snapshot::write_snapshot;
@@ -174,83 +174,21 @@ impl Writer {
         self.poison.get_or_insert_with(|| reason.into());
     }
 
-    /// Appends records as one batch, or as few as the limits allow. How many were stored, all of
-    /// them or up to the one that the error is about.
-    pub fn append(&mut self, records: &[NewRecord<'_>], now: Timestamp) -> (usize, Result<()>) {
-        let mut stored = 0;
-        while stored < records.len() {
-            match self.append_some(&records[stored..], now) {
-                Ok(count) => stored += count,
-                Err(e) => return (stored, Err(e)),
-            }
-        }
-        (stored, Ok(()))
+    /// Takes records to be appended as one batch, or as few as the limits allow.
+    pub fn begin_append(&mut self, now: Timestamp) -> Result<Appending<'_>> {
+        self.check_usable()?;
+        let builder = std::mem::take(&mut self.builder);
+        Ok(Appending::new(self, builder, now))
     }
 
-    /// Appends the first batch of them; how many records it has.
-    fn append_some(&mut self, records: &[NewRecord<'_>], now: Timestamp) -> Result<usize> {
-        self.check_usable()?;
-        let mut builder = std::mem::take(&mut self.builder);
-        let result = self.build_and_append(&mut builder, records, now);
+    /// Keeps the memory of a builder for the next append.
+    pub(super) fn put_back(&mut self, builder: BatchBuilder) {
         self.builder = builder;
-        result
     }
 
-    fn build_and_append(
-        &mut self,
-        builder: &mut BatchBuilder,
-        records: &[NewRecord<'_>],
-        now: Timestamp,
-    ) -> Result<usize> {
-        let most = self.limits.batch_bytes();
-        let epoch = self.epochs.latest().or_else(|| LeaderEpoch::new(0));
-        let (codec, level) = self.limits.codec;
-        let append_time = self.limits.log_append_time.then_some(now);
-        let mut count = records.len();
-        loop {
-            builder.start(self.log_end, epoch, codec, level);
-            for record in &records[..count] {
-                let record = NewRecord { timestamp: record.timestamp.or(Some(now)), ..*record };
-                self.limits.check_timestamp(record.timestamp, now)?;
-                let full = builder.records_count() > 0 && builder.bytes_with(&record) > most;
-                if codec == Codec::None && full {
-                    break;
-                }
-                builder.add(&record).map_err(|e| Error::TooLarge(e.to_string()))?;
-            }
-            let built = builder.records_count() as usize;
-            let batch = builder.finish(append_time).map_err(|e| Error::Invalid(e.to_string()))?;
-            if batch.len() <= most {
-                let header =
-                    BatchHeader::parse(batch).map_err(|e| Error::Invalid(e.to_string()))?;
-                self.append_stored(batch, &header, None, now)?;
-                return Ok(built);
-            }
-            if built == 1 {
-                return Err(Error::TooLarge(format!(
-                    "a record whose batch has {} bytes, allowed {most} ({})",
-                    batch.len(),
-                    self.limits.batch_bytes_reason()
-                )));
-            }
-            count = (built * most / batch.len()).clamp(1, built - 1);
-        }
-    }
-
-    /// Could this record be stored, as far as limits go?
-    pub fn check_record(&mut self, record: &NewRecord<'_>, now: Timestamp) -> Result<()> {
-        self.check_usable()?;
-        let record = NewRecord { timestamp: record.timestamp.or(Some(now)), ..*record };
-        self.limits.check_timestamp(record.timestamp, now)?;
-        let (codec, level) = self.limits.codec;
-        self.builder.start(self.log_end, None, codec, level);
-        self.builder.add(&record).map_err(|e| Error::TooLarge(e.to_string()))?;
-        let bytes = self.builder.finish(None).map_err(|e| Error::Invalid(e.to_string()))?.len();
-        let most = self.limits.batch_bytes();
-        if bytes > most {
-            return Err(Error::TooLarge(format!("a record of {bytes} bytes, allowed {most}")));
-        }
-        Ok(())
+    /// The epoch of what is appended now.
+    pub(super) fn leader_epoch(&self) -> Option<LeaderEpoch> {
+        self.epochs.latest().or_else(|| LeaderEpoch::new(0))
     }
 
     /// Appends a batch as it is, as a replica does. `marker` is what its record says when it is a
@@ -277,7 +215,8 @@ impl Writer {
         self.append_stored(batch, header, marker, now)
     }
 
-    fn append_stored(
+    /// Appends a batch that was looked at.
+    pub(super) fn append_stored(
         &mut self,
         batch: &[u8],
         header: &BatchHeader,

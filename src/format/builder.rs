@@ -3,9 +3,10 @@
 //! One builder makes one batch after the other in memory that it keeps; once that has grown to the
 //! batches' size, nothing is allocated.
 
-use super::batch::{HEADER_BYTES, LOG_OVERHEAD, millis};
+use super::batch::{BatchHeader, HEADER_BYTES, LOG_OVERHEAD, millis};
 use super::codec::Codec;
 use super::compress::compress;
+use super::record::{Cursor, Record};
 use super::varint::{varint_bytes, varlong_bytes, write_varint, write_varlong};
 use super::{FormatError, set_field};
 use crate::units::{LeaderEpoch, Offset, Timestamp};
@@ -107,10 +108,21 @@ impl BatchBuilder {
     /// batch would pass [`Self::BYTES_MAX`] or the offset 2^63-1.
     #[inline]
     pub fn add(&mut self, record: &NewRecord<'_>) -> Result<(), FormatError> {
+        if self.add_within(record, Self::BYTES_MAX)? {
+            return Ok(());
+        }
+        let bytes = self.measure(record).bytes();
+        Err(FormatError::invalid(format!("a record of {bytes} bytes does not fit")))
+    }
+
+    /// Adds a record if the batch then has at most `most` bytes without compression, and says
+    /// whether it did. Fails where no offset is left.
+    #[inline]
+    pub fn add_within(&mut self, record: &NewRecord<'_>, most: usize) -> Result<bool, FormatError> {
         let measured = self.measure(record);
-        let bytes = measured.bytes();
-        if bytes > Self::BYTES_MAX - self.plain.len() {
-            return Err(FormatError::invalid(format!("a record of {bytes} bytes does not fit")));
+        let room = most.min(Self::BYTES_MAX).saturating_sub(self.plain.len());
+        if measured.bytes() > room {
+            return Ok(false);
         }
         if self.head.base_offset.checked_add(i64::from(self.head.records_count)).is_none() {
             return Err(FormatError::invalid("no offset is left for the record"));
@@ -122,7 +134,29 @@ impl BatchBuilder {
         self.head.max_timestamp = self.head.max_timestamp.max(timestamp);
         self.write(record, &measured);
         self.head.records_count += 1;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Keeps the first `count` records; the others, in a batch of their own.
+    pub fn split(&mut self, count: u32) -> Result<BatchBuilder, FormatError> {
+        let Head { base_offset, leader_epoch, codec, .. } = self.head;
+        Head { codec: Codec::None, ..self.head }.write(None, &mut self.plain)?;
+        let plain = std::mem::replace(&mut self.plain, vec![0; HEADER_BYTES]);
+        let header = BatchHeader::parse(&plain)?;
+        let payload = plain.get(HEADER_BYTES..).unwrap_or_default();
+        let mut cursor = Cursor::new(&header, payload)?;
+        let mut others = BatchBuilder::new();
+        let next_offset = base_offset.checked_add(i64::from(count));
+        let next_offset = next_offset.ok_or_else(|| FormatError::invalid("no offset is left"))?;
+        self.start(base_offset, leader_epoch, codec, self.level);
+        others.start(next_offset, leader_epoch, codec, self.level);
+        while let Some(record) = cursor.next(&header, payload) {
+            let Record { timestamp, key, value, headers, .. } = record?;
+            let headers: Vec<_> = headers.iter().collect();
+            let record = NewRecord { timestamp, key, value, headers: &headers };
+            if self.records_count() < count { self.add(&record)? } else { others.add(&record)? }
+        }
+        Ok(others)
     }
 
     #[inline]
@@ -259,7 +293,7 @@ fn field_bytes(field: Option<&[u8]>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::batch::{BatchHeader, TimestampType, set_base_offset, set_leader_epoch};
+    use super::super::batch::{TimestampType, set_base_offset, set_leader_epoch};
     use super::super::tests::*;
     use super::*;
     use proptest::prelude::*;
@@ -347,6 +381,28 @@ mod tests {
             builder.start(Offset::new(100).unwrap(), LeaderEpoch::new(7), Codec::None, None);
             assert_eq!(built(&mut builder, &three_records()), hex(PLAIN));
         }
+    }
+
+    #[test]
+    fn a_batch_that_is_split_is_two_batches_of_the_same_records() {
+        for codec in [Codec::None, Codec::Zstd] {
+            let mut builder = started(100, 7, codec);
+            built(&mut builder, &three_records());
+            let others = builder.split(1).unwrap().finish(None).unwrap().to_vec();
+            let first = builder.finish(None).unwrap().to_vec();
+            assert_eq!(first, built(&mut started(100, 7, codec), &three_records()[..1]));
+            assert_eq!(others, built(&mut started(101, 7, codec), &three_records()[1..]));
+        }
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_not_added() {
+        let mut builder = started(100, 7, Codec::None);
+        let [first, second, _] = three_records();
+        let room = builder.bytes_with(&first);
+        assert_eq!(builder.add_within(&first, room), Ok(true));
+        assert_eq!(builder.add_within(&second, room), Ok(false));
+        assert_eq!((builder.bytes(), builder.records_count()), (room, 1));
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::engine::data_dir::DataDir;
 use crate::engine::disk::replace_small;
 use crate::engine::log::Log;
 use crate::engine::producers::Marker;
@@ -13,7 +12,6 @@ use crate::engine::writer::Writer;
 use crate::engine::{self, config};
 use crate::error::{Error, Result};
 use crate::format::batch::HEADER_BYTES;
-use crate::format::builder;
 use crate::format::codec::Codec;
 use crate::format::record::Cursor;
 use crate::fs::errno::Errno;
@@ -90,11 +88,13 @@ impl Tree {
     fn append(&self, written: &Written, data: &[u8], synced: bool) -> Answer<usize> {
         let log = self.log(written.partition)?;
         log.check_appendable().map_err(|e| self.said(written, e))?;
-        let (limits, mut sink) = self.sink(&log, written.view)?;
-        let result = written.stream().write(data, limits, &mut sink);
-        if synced {
-            self.sync(&log)?;
-        }
+        let result = self.with_sink(written, &log, |stream, limits, sink| {
+            let result = stream.write(data, limits, sink);
+            if synced {
+                sink.writer.sync(sink.at)?;
+            }
+            Ok(result)
+        })?;
         match result.error {
             Some(error) if result.accepted == 0 => Err(self.said(written, into_error(error))),
             Some(error) => {
@@ -108,13 +108,13 @@ impl Tree {
     /// Every close of a descriptor: says the error that the rest would meet, but keeps it.
     pub fn flush(&self, handle: u64) -> Answer<()> {
         let Ok(written) = self.written(handle) else { return Ok(()) };
-        let stream = written.stream();
-        if stream.held_bytes() == 0 {
+        if written.stream().held_bytes() == 0 {
             return Ok(());
         }
         let log = self.log(written.partition)?;
-        let (_, sink) = self.sink(&log, written.view)?;
-        stream.check_finish(&sink).map_err(|e| self.said(&written, into_error(e)))
+        self.with_sink(&written, &log, |stream, _, sink| {
+            stream.check_finish(sink).map_err(into_error)
+        })
     }
 
     /// Makes a record of the rest, and brings everything to the disk.
@@ -141,12 +141,10 @@ impl Tree {
     }
 
     fn finish(&self, written: &Written, log: &Arc<Log>) -> Answer<()> {
-        let mut stream = written.stream();
-        if stream.held_bytes() == 0 {
+        if written.stream().held_bytes() == 0 {
             return Ok(());
         }
-        let (_, mut sink) = self.sink(log, written.view)?;
-        stream.finish(&mut sink).map_err(|e| self.said(written, into_error(e)))
+        self.with_sink(written, log, |stream, _, sink| stream.finish(sink).map_err(into_error))
     }
 
     /// Before the mount goes: the rests of all open files become records, and the logs are closed.
@@ -163,10 +161,19 @@ impl Tree {
         Ok(self.data_dir().write(log, at, |writer| writer.sync(at))?)
     }
 
-    fn sink<'a>(&'a self, log: &'a Arc<Log>, view: View) -> Answer<(Limits, LogSink<'a>)> {
-        let data_dir = self.data_dir();
-        let limits = data_dir.write(log, now(), |writer| Ok(writer.limits().clone()))?;
-        Ok((stream_limits(&limits, view == View::Append(Format::Raw)), LogSink { data_dir, log }))
+    /// Does `work` with the stream of an open file and the log that it goes to.
+    fn with_sink<T>(
+        &self,
+        written: &Written,
+        log: &Arc<Log>,
+        work: impl FnOnce(&mut AppendStream, Limits, &mut LogSink<'_>) -> Result<T>,
+    ) -> Answer<T> {
+        let (at, raw) = (now(), written.view == View::Append(Format::Raw));
+        let done = self.data_dir().write(log, at, |writer| {
+            let limits = stream_limits(writer.limits(), raw);
+            work(&mut written.stream(), limits, &mut LogSink { writer, at })
+        });
+        done.map_err(|e| self.said(written, e))
     }
 
     /// Keeps what was wrong for whoever asks for `user.last_error`.
@@ -271,56 +278,35 @@ pub fn stream_limits(limits: &engine::limits::Limits, raw: bool) -> Limits {
 
 /// The log as the place where records go.
 pub struct LogSink<'a> {
-    /// Where the log is.
-    pub data_dir: &'a DataDir,
-    /// The log.
-    pub log: &'a Log,
+    /// The log as it is written.
+    pub writer: &'a mut Writer,
+    /// When.
+    pub at: Timestamp,
 }
 
 impl Sink for LogSink<'_> {
     fn append(&mut self, records: &mut Records<'_>) -> std::result::Result<(), Partial> {
-        let records: Vec<NewRecord<'_>> = records.collect();
-        let headers: Vec<Vec<_>> = records.iter().map(borrowed_headers).collect();
-        let borrowed: Vec<_> = records
-            .iter()
-            .zip(&headers)
-            .map(|(record, headers)| builder::NewRecord {
-                timestamp: record.timestamp,
-                key: record.key.as_deref(),
-                value: record.value.as_deref(),
-                headers,
-            })
-            .collect();
-        let at = now();
-        let mut stored = 0;
-        let done = self.data_dir.write(self.log, at, |writer: &mut Writer| {
-            let (count, result) = writer.append(&borrowed, at);
-            stored = count;
-            result
-        });
-        done.map_err(|e| Partial { stored, error: into_append_error(e) })
+        let begun = self.writer.begin_append(self.at);
+        let mut appending =
+            begun.map_err(|e| Partial { stored: 0, error: into_append_error(e) })?;
+        let added = records.try_for_each(|record| record.lend(|record| appending.add(record)));
+        let (stored, finished) = appending.finish();
+        finished.and(added).map_err(|e| Partial { stored, error: into_append_error(e) })
     }
 
     fn append_batch(&mut self, batch: &NewBatch<'_>) -> std::result::Result<(), AppendError> {
-        let at = now();
         let marker = batch.header.control.then(|| control_marker(batch)).flatten();
-        let done = self.data_dir.write(self.log, at, |writer| {
-            writer.append_batch(batch.bytes, &batch.header, marker, at)
+        let done = self.writer.append_batch(batch.bytes, &batch.header, marker, self.at);
+        done.map_err(into_append_error)
+    }
+
+    fn check(&mut self, record: &NewRecord<'_>) -> std::result::Result<(), AppendError> {
+        let checked = self.writer.begin_append(self.at).and_then(|mut appending| {
+            let added = record.lend(|record| appending.add(record));
+            added.and(appending.check())
         });
-        done.map_err(into_append_error)
+        checked.map_err(into_append_error)
     }
-
-    fn check(&self, record: &NewRecord<'_>) -> std::result::Result<(), AppendError> {
-        let at = now();
-        let done = self
-            .data_dir
-            .write(self.log, at, |writer| record.lend(|record| writer.check_record(record, at)));
-        done.map_err(into_append_error)
-    }
-}
-
-fn borrowed_headers<'a>(record: &'a NewRecord<'_>) -> Vec<(&'a [u8], Option<&'a [u8]>)> {
-    record.headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect()
 }
 
 fn control_marker(batch: &NewBatch<'_>) -> Option<Marker> {

@@ -41,7 +41,7 @@ pub trait Sink {
     fn append_batch(&mut self, batch: &NewBatch<'_>) -> Result<(), AppendError>;
 
     /// Could this record be stored now, as far as that can be known without storing it?
-    fn check(&self, record: &NewRecord<'_>) -> Result<(), AppendError>;
+    fn check(&mut self, record: &NewRecord<'_>) -> Result<(), AppendError>;
 }
 
 /// Some records were stored, and then one could not be.
@@ -173,7 +173,7 @@ impl AppendStream {
 
     /// What [`Self::finish`] would say, without doing it: what a close that may not be the last
     /// one returns.
-    pub fn check_finish(&self, sink: &impl Sink) -> Result<(), AppendError> {
+    pub fn check_finish(&self, sink: &mut impl Sink) -> Result<(), AppendError> {
         if self.rest.is_empty() {
             return Ok(());
         }

@@ -59,7 +59,7 @@ impl Sink for Memory {
         Ok(())
     }
 
-    fn check(&self, record: &NewRecord<'_>) -> Result<(), AppendError> {
+    fn check(&mut self, record: &NewRecord<'_>) -> Result<(), AppendError> {
         judge(record.value.as_deref().unwrap_or_default())
     }
 }
@@ -104,8 +104,8 @@ impl Open {
         self.stream.finish(&mut self.sink).map_err(|error| name(&error))
     }
 
-    fn check(&self) -> Result<(), &'static str> {
-        self.stream.check_finish(&self.sink).map_err(|error| name(&error))
+    fn check(&mut self) -> Result<(), &'static str> {
+        self.stream.check_finish(&mut self.sink).map_err(|error| name(&error))
     }
 
     fn stored(&self) -> Vec<&[u8]> {
