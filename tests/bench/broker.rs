@@ -1,6 +1,8 @@
 //! Apache Kafka 4.4.0 from its jars: the dump tool, and a single-node broker on loopback that
 //! takes over partitions written by `make_log`.
 
+#![allow(dead_code, reason = "each benchmark uses a part of it")]
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::TcpListener;

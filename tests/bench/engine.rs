@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,9 +14,12 @@ use offsetfs::engine::log::{Found, Log as EngineLog, LogState};
 use offsetfs::engine::options::ReadOptions;
 use offsetfs::engine::read::{Reading, Step, Wanted};
 use offsetfs::format::batch::{BatchHeader, Magic};
+use offsetfs::format::builder::{BatchBuilder, NewRecord};
 use offsetfs::format::codec as engine_codec;
 use offsetfs::format::record::{Cursor, Record};
+use offsetfs::fs::change::{LogSink, now, stream_limits};
 use offsetfs::units::{Offset, Timestamp};
+use offsetfs::view::append::AppendStream;
 use offsetfs::view::name::Format;
 use offsetfs::view::render::{Place, render, rendered_bytes};
 
@@ -102,6 +107,72 @@ pub fn find_time(log: &Log, timestamp: i64) -> Outcome<u64> {
 pub fn decompress(codec: Codec, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
     let codec = engine_codec::Codec::from_attributes(codec as i16);
     Ok(engine_codec::decompress(codec, Magic::V2, payload, out, 4 << 20)?)
+}
+
+/// Appends the lines of the file `lines` to the partition directory `dir`, a MiB at a time, and
+/// leaves the log as a crash would.
+pub fn append_lines(dir: &Path, lines: &Path) -> Outcome<()> {
+    let (data, log) = open_to_write(dir)?;
+    let mut stream = AppendStream::new(Format::Lines);
+    let (mut file, mut piece) = (File::open(lines)?, vec![0; 1 << 20]);
+    loop {
+        let count = file.read(&mut piece)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let at = now();
+        let result = data.write(&log, at, |writer| {
+            let limits = stream_limits(writer.limits(), false);
+            Ok(stream.write(&piece[..count], limits, &mut LogSink { writer, at }))
+        })?;
+        if let Some(error) = result.error {
+            return Err(error.to_string().into());
+        }
+    }
+}
+
+/// Opens the partition directory `dir` to write it, which recovers it where it was not left in
+/// order.
+pub fn recover(dir: &Path, records: u64) -> Outcome<()> {
+    let (data, log) = open_to_write(dir)?;
+    let end = data.write(&log, now(), |writer| Ok(writer.log_end()))?;
+    if end.get().cast_unsigned() == records {
+        Ok(())
+    } else {
+        Err(format!("the log ends at {end}").into())
+    }
+}
+
+fn open_to_write(dir: &Path) -> Outcome<(DataDir, Arc<EngineLog>)> {
+    let parent = dir.parent().ok_or("a partition has a parent directory")?;
+    let data = DataDir::writable(parent, dir.file_name(), ReadOptions::default())?;
+    let name = dir.file_name().ok_or("a partition has a name")?;
+    let log = data.log(name)?.ok_or("not a partition directory")?;
+    Ok((data, log))
+}
+
+/// Batches made with the format alone.
+#[derive(Default)]
+pub struct Batch {
+    builder: BatchBuilder,
+    offset: Offset,
+}
+
+impl Batch {
+    /// The lines of `text` as one batch, which follows the one before.
+    pub fn of_lines(&mut self, text: &[u8]) -> Outcome<&[u8]> {
+        let timestamp = Some(now());
+        self.builder.start(self.offset, None, engine_codec::Codec::None, None);
+        let mut rest = text;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let record = NewRecord { timestamp, value: Some(&rest[..end]), ..NewRecord::default() };
+            self.builder.add(&record)?;
+            rest = &rest[end + 1..];
+        }
+        let next = self.offset.checked_add(self.builder.records_count().into());
+        self.offset = next.ok_or("no offset is left")?;
+        Ok(self.builder.finish(None)?)
+    }
 }
 
 fn place(log: &EngineLog) -> Place<'_> {
