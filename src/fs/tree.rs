@@ -268,7 +268,8 @@ impl Tree {
                 file.size(Some(caller))?;
                 let direct = file.is_damaged();
                 let log = self.log(partition)?;
-                let settled = file.is_settled(&*log.state()?);
+                // Pages of before may be of another file of the same name.
+                let settled = file.note_open() && file.is_settled(&*log.state()?);
                 let handle =
                     self.add_handle(Handle::Content(Arc::clone(&content), Mutex::default()));
                 Ok(Opened { handle, keep_cache: settled && !direct, direct, content: None })
@@ -718,7 +719,8 @@ impl Tree {
             // Others than the caches hold it: it is open, and stays what it is.
             let open = Arc::strong_count(&content) > 2;
             match &*content {
-                Content::Range(_) => return Ok(content),
+                Content::Range(file) if open || !file.is_stale() => return Ok(content),
+                Content::Range(_) => {}
                 Content::Text(_, made, number) => {
                     let fresh = open || made.elapsed() < TEXT_AGE;
                     if fresh && *number == self.state_number(node)? {

@@ -3,6 +3,7 @@
 //! promised to an open file stays: it may grow, but never shrinks, and segments that retention
 //! takes keep their place in it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::damage::Stretch;
@@ -29,6 +30,7 @@ pub struct RangeFile {
     end: Option<Offset>,
     format: Format,
     chain: Mutex<Arc<Chain>>,
+    opened: AtomicBool,
 }
 
 /// The segments of a range, as far as they were looked at.
@@ -36,6 +38,8 @@ pub struct RangeFile {
 struct Chain {
     state: Option<Arc<LogState>>,
     pieces: Vec<Piece>,
+    /// Have other files taken the place of segments in it?
+    stale: bool,
 }
 
 /// What one segment gives to a range.
@@ -49,6 +53,8 @@ struct Piece {
     skip: u64,
     /// Shown bytes of its part.
     bytes: u64,
+    /// First offset of the segment behind what was counted.
+    end: Offset,
 }
 
 /// Where a sequential reading of a range stands.
@@ -78,7 +84,8 @@ pub enum ReadEnd {
 impl RangeFile {
     /// The records from `start` up to `end`, or to the end of the log as it grows.
     pub fn new(log: Arc<Log>, start: Offset, end: Option<Offset>, format: Format) -> RangeFile {
-        RangeFile { log, start, end, format, chain: Mutex::default() }
+        let (chain, opened) = (Mutex::default(), AtomicBool::default());
+        RangeFile { log, start, end, format, chain, opened }
     }
 
     /// Its exact size now. The first time this may read the whole range.
@@ -107,6 +114,20 @@ impl RangeFile {
         let chain = self.known();
         self.log.shared().options.damage == DamagePolicy::Unreadable
             && chain.pieces.iter().any(|piece| !lock(&piece.extents).damage.is_empty())
+    }
+
+    /// Does it show what other files have taken the place of, as after compaction? Then it is only
+    /// for those who have it open.
+    pub fn is_stale(&self) -> bool {
+        let chain = self.known();
+        let Some(seen) = &chain.state else { return false };
+        let newer = self.log.state().ok().filter(|state| !Arc::ptr_eq(seen, state));
+        chain.stale || newer.is_some_and(|state| chain.is_replaced_in(&state))
+    }
+
+    /// Notes that it is opened; was it before?
+    pub fn note_open(&self) -> bool {
+        self.opened.swap(true, Ordering::AcqRel)
     }
 
     /// Are the batches around `position` small, so that a read there takes no noticeable time?
@@ -170,7 +191,12 @@ impl RangeFile {
         }
         let mut chain = Chain::clone(&known);
         if self.end.is_some_and(|end| end <= self.start) {
-            return Ok(Arc::new(Chain { state: Some(state), pieces: Vec::new() }));
+            return Ok(Arc::new(Chain { state: Some(state), pieces: Vec::new(), stale: false }));
+        }
+        chain.stale |= chain.is_replaced_in(&state);
+        if chain.stale {
+            // It stays what it was: its segments and those that took their place do not join.
+            return Ok(self.keep(Chain { state: Some(state), ..chain }));
         }
         let filter = self.log.filter(&state)?;
         let until = self.end.unwrap_or(Offset::MAX).min(self.log.visible_end(&state)?);
@@ -189,12 +215,16 @@ impl RangeFile {
             keep_promise(&mut chain, old);
         }
         chain.state = Some(state);
+        Ok(self.keep(chain))
+    }
+
+    fn keep(&self, chain: Chain) -> Arc<Chain> {
         let chain = Arc::new(chain);
         let mut known = self.chain.lock().unwrap_or_else(PoisonError::into_inner);
         if chain.size() >= known.size() {
             *known = Arc::clone(&chain);
         }
-        Ok(chain)
+        chain
     }
 
     fn known(&self) -> Arc<Chain> {
@@ -233,7 +263,8 @@ impl RangeFile {
             lock(&extents).end.bytes
         };
         let bytes = total.saturating_sub(skip);
-        Ok(Piece { segment: Arc::clone(segment), extents, before, skip, bytes })
+        let end = lock(&extents).end.expected;
+        Ok(Piece { segment: Arc::clone(segment), extents, before, skip, bytes, end })
     }
 
     fn counted<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
@@ -375,6 +406,18 @@ enum Side {
 impl Chain {
     fn size(&self) -> u64 {
         self.pieces.last().map_or(0, |piece| piece.before + piece.bytes)
+    }
+
+    /// Does another file of `state` hold offsets of a segment in it? A segment that is merely gone
+    /// has fallen to retention.
+    fn is_replaced_in(&self, state: &LogState) -> bool {
+        self.pieces.iter().any(|piece| {
+            let (old, end) = (&piece.segment, piece.end);
+            let first = state.segment_of(old.base_offset).unwrap_or(0);
+            let now = state.segments.get(first..).unwrap_or_default().iter();
+            let mut now = now.take_while(|segment| segment.base_offset < end);
+            end > old.base_offset && now.any(|segment| segment.log.file.id != old.log.file.id)
+        })
     }
 
     fn piece(&self, segment_number: usize) -> Option<&Piece> {

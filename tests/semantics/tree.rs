@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -498,6 +499,22 @@ fn the_tree_follows_a_running_broker() {
         .unwrap();
     wait_for(Duration::from_secs(3), "the new segment", || shown.by_offset(115) == "v115");
     assert_eq!(shown.by_offset("98..112"), v_lines(98..112));
+    // A cleaner puts another file in place of a segment, and someone has the old one open.
+    let mut held = fs::File::open(shown.path("by-offset/98..112")).unwrap();
+    let kept = recs(98..110).into_iter().enumerate().filter(|(n, _)| n % 2 == 0);
+    let kept = kept.map(|(n, record)| record.delta(i32::try_from(n).unwrap())).collect();
+    let swap = log.with_extension("log.swap");
+    fs::write(&swap, batch(98, kept).build()).unwrap();
+    fs::rename(&swap, &log).unwrap();
+    wait_for(Duration::from_secs(3), "the cleaned segment", || shown.by_offset(99) == ENOENT);
+    let mut old = Vec::new();
+    held.read_to_end(&mut old).unwrap();
+    assert_eq!(bytes(old), v_lines(98..112), "what is open stays what it was");
+    drop(held);
+    let evens = (98..110).step_by(2).chain(110..112);
+    wait_for(Duration::from_secs(3), "the end of the old file", || {
+        shown.by_offset("98..112") == lines(evens.clone().map(|n| format!("v{n}")))
+    });
     fs::remove_file(&log).unwrap();
     wait_for(Duration::from_secs(3), "the deleted segment", || shown.by_offset(99) == ENOENT);
     assert_eq!(shown.by_offset(112), "v112");
