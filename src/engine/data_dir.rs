@@ -263,9 +263,8 @@ impl DataDir {
             }
             let Some(log) = self.log(name)?.filter(|log| !log.is_written()) else { continue };
             let limits = Limits::new(log.name(), &config::effective(&log));
-            let done = is_retention_due(&log, &limits, now).and_then(|due| match due {
-                true => self.write(&log, now, |writer| writer.retain(now)),
-                false => Ok(()),
+            let done = is_retention_due(&log, &limits, now).and_then(|due| {
+                if due { self.write(&log, now, |writer| writer.retain(now)) } else { Ok(()) }
             });
             if let Err(e) = done {
                 log::warn!("{}: {e}", log.path().display());

@@ -24,7 +24,7 @@ use crate::engine::roll::{
 use crate::engine::segment::{File, Segment};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
-use crate::format::builder::BatchBuilder;
+use crate::format::builder::{BatchBuilder, NewRecord};
 use crate::format::checkpoint::write_leader_epochs;
 use crate::format::index::{IndexEntry, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, TimeIndexEntry};
 use crate::format::name::SegmentFileKind;
@@ -181,6 +181,18 @@ impl Writer {
         Ok(Appending::new(self, builder, now))
     }
 
+    /// Appends all of `records`. How many were stored: all, or those before the one that the error
+    /// is about.
+    pub fn append(&mut self, records: &[NewRecord<'_>], now: Timestamp) -> (usize, Result<()>) {
+        let mut appending = match self.begin_append(now) {
+            Ok(appending) => appending,
+            Err(e) => return (0, Err(e)),
+        };
+        let added = records.iter().try_for_each(|record| appending.add(record));
+        let (stored, finished) = appending.finish();
+        (stored, finished.and(added))
+    }
+
     /// Keeps the memory of a builder for the next append.
     pub(super) fn put_back(&mut self, builder: BatchBuilder) {
         self.builder = builder;
@@ -232,12 +244,13 @@ impl Writer {
             self.active.index.reserve(disk)?;
             self.active.time_index.reserve(disk)?;
         }
-        let known = self.epochs.clone();
+        let begins = header.leader_epoch != self.epochs.latest();
+        let known = begins.then(|| self.epochs.clone());
         if self.epochs.append(header)
             && let Err(e) = self.write_epochs()
         {
             // The next batch of this epoch has to write it.
-            self.epochs = known;
+            self.epochs = known.unwrap_or_else(|| self.epochs.clone());
             return Err(e);
         }
         let position = Position::new(self.active.bytes);
