@@ -1,5 +1,5 @@
-//! Records on their way into a log: each goes into the batch in the making when it comes, and a full
-//! batch is written. Nothing is kept of a record but its bytes in the batch.
+//! Records on their way into a log: each goes into the batch in the making when it comes, and a
+//! full batch is written. Nothing is kept of a record but its bytes in the batch.
 //!
 //! Promises: the records are stored in their order; after an error exactly those are that
 //! [`Appending::finish`] counts, and the error is about the next one.
@@ -89,7 +89,8 @@ impl<'a> Appending<'a> {
         result
     }
 
-    /// The same; records that turn out to need several batches wait in `behind`, the next ones last.
+    /// The same; records that turn out to need several batches wait in `behind`, the next ones
+    /// last.
     fn store_parts(&mut self, behind: &mut Vec<BatchBuilder>) -> Result<()> {
         while self.builder.records_count() > 0 {
             let count = self.builder.records_count();

@@ -23,7 +23,8 @@ pub struct ProducerStates {
     producers: BTreeMap<i64, ProducerState>,
     /// First offset and producer of each open transaction.
     open: BTreeSet<(Offset, i64)>,
-    /// First offset and marker of transactions whose marker the high watermark may not have passed.
+    /// First offset and marker of transactions whose marker the high watermark may not have
+    /// passed.
     undecided: Vec<(Offset, Offset)>,
     end_offset: Offset,
     snapshot_offset: Offset,
@@ -47,8 +48,8 @@ pub struct CompletedTransaction {
     pub first_offset: Offset,
     /// Its marker.
     pub last_offset: Offset,
-    /// Where readers of committed data got to with the marker: to the earliest transaction that was
-    /// still open, or behind the marker.
+    /// Where readers of committed data got to with the marker: to the earliest transaction that
+    /// was still open, or behind the marker.
     pub last_stable_offset: Offset,
     /// Was it aborted?
     pub aborted: bool,

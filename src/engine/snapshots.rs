@@ -9,8 +9,8 @@ pub struct Reload {
     /// Snapshots that are deleted first: they are later than that, or all they say is of records
     /// that are gone.
     pub delete: Vec<Offset>,
-    /// Snapshots to load, best first. The first that can be read counts, those before it are broken
-    /// and deleted. With none, the batches are read from the log start on.
+    /// Snapshots to load, best first. The first that can be read counts, those before it are
+    /// broken and deleted. With none, the batches are read from the log start on.
     pub candidates: Vec<Offset>,
 }
 

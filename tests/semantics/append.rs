@@ -228,7 +228,8 @@ fn every_tool_appends() {
     ] {
         let mount = fresh("");
         let script = format!(
-            "cd \"$(mktemp -d -p \"$2\")\" && seq 500 699 > f && ln -s \"$1/t-0/append\" . && {tool}"
+            "cd \"$(mktemp -d -p \"$2\")\" && seq 500 699 > f && ln -s \"$1/t-0/append\" . \
+             && {tool}"
         );
         sh_ok(&script, &[mount.path(), mount.source().parent().unwrap()]);
         let values: Vec<String> = (500..700).map(|n| n.to_string()).collect();
@@ -236,8 +237,8 @@ fn every_tool_appends() {
     }
 }
 
-/// 4.5: "truncating `append` succeeds and changes nothing; it cannot be replaced or removed; reading
-/// it is empty at once and never blocks."
+/// 4.5: "truncating `append` succeeds and changes nothing; it cannot be replaced or removed;
+/// reading it is empty at once and never blocks."
 #[test]
 fn an_append_file_is_never_changed_itself() {
     needs_fuse!();

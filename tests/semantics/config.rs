@@ -113,8 +113,8 @@ fn what_is_not_set_comes_from_the_cluster() {
     assert!(text.lines().any(|line| line.starts_with('#')), "{text}");
 }
 
-/// 4.12: "`compression.type`, `message.timestamp.type`, `max.message.bytes`, `index.interval.bytes`,
-/// `flush.messages`, `flush.ms` and the other topic properties"
+/// 4.12: "`compression.type`, `message.timestamp.type`, `max.message.bytes`,
+/// `index.interval.bytes`, `flush.messages`, `flush.ms` and the other topic properties"
 #[test]
 fn batches_are_compressed_as_it_is_set() {
     needs_fuse!();

@@ -60,8 +60,8 @@ fn assert_segments(directory: &Path, want: &[Segment]) {
 }
 
 /// 4.7: "The active segment rolls when the next batch would pass `segment.bytes`"
-/// 4.7: "it is named by its first offset; its indexes are trimmed to their true size. Kafka's rules,
-/// to the byte."
+/// 4.7: "it is named by its first offset; its indexes are trimmed to their true size. Kafka's
+/// rules, to the byte."
 #[test]
 fn segments_roll_at_segment_bytes_to_the_byte() {
     needs_fuse!();
