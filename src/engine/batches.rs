@@ -176,7 +176,8 @@ impl Batches {
         header: &BatchHeader,
         raw: Option<&[u8]>,
     ) -> Result<Arc<Batch>> {
-        if let Some(batch) = self.get(segment, position) {
+        // After a truncation another batch may stand in the same place of the same file.
+        if let Some(batch) = self.get(segment, position).filter(|batch| batch.header == *header) {
             return Ok(batch);
         }
         let damaged = |e: FormatError| damage(segment, position, &e.to_string());

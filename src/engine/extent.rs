@@ -4,6 +4,7 @@
 
 use crate::engine::batches::{Batches, Unpacker};
 use crate::engine::damage::Stretch;
+use crate::engine::load::Seen;
 use crate::engine::scanner::{Item, Scanner};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
@@ -42,6 +43,8 @@ pub struct Extents {
     pub torn: u64,
     /// Bytes of the largest batch.
     pub largest_batch: u64,
+    /// The last batch that was counted, where it is known.
+    pub last: Option<Seen>,
 }
 
 /// What is counted of a batch.
@@ -77,7 +80,7 @@ impl Extents {
     /// Nothing counted yet of a segment that begins at `base`.
     pub fn empty(base: Offset) -> Extents {
         let end = Mark { position: Position::START, expected: base, bytes: 0, records: 0 };
-        Extents { marks: vec![end], end, damage: Vec::new(), torn: 0, largest_batch: 0 }
+        Extents { marks: vec![end], end, damage: Vec::new(), torn: 0, largest_batch: 0, last: None }
     }
 
     /// The last mark that is not behind `offset`.
@@ -147,6 +150,7 @@ impl Extents {
                         ),
                         Err(e) => return Err(e),
                     }
+                    self.last = Some(Seen { position, header });
                     self.end.position = scanner.position();
                     self.end.expected = scanner.expected();
                 }

@@ -78,7 +78,14 @@ impl Stored {
             rest.get(16..)?.chunks_exact(MARK_BYTES).map(read_mark).collect::<Option<_>>()?;
         let end = marks.pop()?;
         let damage = Vec::new();
-        (!marks.is_empty()).then_some(Extents { marks, end, damage, torn, largest_batch })
+        (!marks.is_empty()).then_some(Extents {
+            marks,
+            end,
+            damage,
+            torn,
+            largest_batch,
+            last: None,
+        })
     }
 
     /// Keeps `extents`, which must be complete. Those of a damaged segment are not kept, so that

@@ -42,6 +42,7 @@ pub fn load(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogSt
     let mut state = LogState {
         disk_start: segments.first().map_or(end.offset, |first| first.base_offset),
         torn_tail: torn_tail(segments.last(), &end),
+        last_batch: end.last,
         segments,
         log_start: Offset::ZERO,
         log_end: end.offset,
@@ -83,7 +84,14 @@ pub fn refresh(
             if now.id != active.log.file.id || now.bytes < active.log.bytes() {
                 return load(shared, name, path).map(Some);
             }
-            (now != active.log.facts).then_some(now)
+            let grown = (now != active.log.facts).then_some(now);
+            // Cut and written again, it may have got longer than before.
+            if let (Some(_), Some(last)) = (grown, &old.last_batch)
+                && !last.is_there(disk, active)?
+            {
+                return load(shared, name, path).map(Some);
+            }
+            grown
         }
         None => None,
     };
@@ -94,6 +102,7 @@ pub fn refresh(
     if let (Some(now), Some(active)) = (grown, new.segments.last_mut()) {
         let end = follow(shared, active, old.log_end, now)?;
         new.log_end = end.offset;
+        new.last_batch = end.last.clone().or(new.last_batch);
         new.torn_tail = torn_tail(new.segments.last(), &end);
         new.modified = newest_change(&new);
     }
@@ -145,17 +154,36 @@ fn set_offsets(shared: &Shared, name: &TopicPartition, state: &mut LogState) {
         high_watermark.map_or(state.log_end, |mark| mark.clamp(state.log_start, most));
 }
 
+/// A batch, and where it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Where it began.
+    pub position: Position,
+    /// Its header, the checksum included.
+    pub header: BatchHeader,
+}
+
+impl Seen {
+    /// Is it still in its place? Where a log was truncated and written again, another one is.
+    pub fn is_there(&self, disk: &dyn Disk, segment: &Segment) -> Result<bool> {
+        let mut window = Window::new(HEADER_BYTES);
+        let bytes = window.fill(disk, &segment.log.file, self.position, HEADER_BYTES)?;
+        Ok(BatchHeader::parse(bytes).is_ok_and(|header| header == self.header))
+    }
+}
+
 /// Where a log ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct End {
     position: Position,
     offset: Offset,
     torn: u64,
+    last: Option<Seen>,
 }
 
 impl End {
     const fn at(position: Position, offset: Offset) -> End {
-        End { position, offset, torn: 0 }
+        End { position, offset, torn: 0, last: None }
     }
 
     /// Moves to the end of what `scanner` reads; whether any batch was there.
@@ -163,7 +191,10 @@ impl End {
         let mut any = false;
         loop {
             match scanner.step()? {
-                Item::Batch(..) => any = true,
+                Item::Batch(header, position) => {
+                    any = true;
+                    self.last = Some(Seen { position, header });
+                }
                 Item::Damage(_) => {}
                 Item::End { position, torn } => {
                     self.position = position;

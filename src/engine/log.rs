@@ -19,7 +19,7 @@ use crate::engine::extent::{Extents, Measure};
 use crate::engine::extent_store::Stored;
 use crate::engine::index::IndexBytes;
 use crate::engine::limits::Limits;
-use crate::engine::load;
+use crate::engine::load::{self, Seen};
 use crate::engine::metadata::ClusterMetadata;
 use crate::engine::options::{Isolation, ReadOptions};
 use crate::engine::recovery;
@@ -199,6 +199,8 @@ pub struct LogState {
     pub checkpoints: u64,
     /// What follows the last batch without being one.
     pub torn_tail: Option<TornTail>,
+    /// The last batch that was seen.
+    pub last_batch: Option<Seen>,
     /// Epochs and their first offsets, ascending.
     pub leader_epochs: Vec<EpochStart>,
     /// Names of files that a crash or a deletion left.
@@ -355,6 +357,7 @@ impl Log {
             at_rest: false,
             checkpoints: 0,
             torn_tail: None,
+            last_batch: None,
             leader_epochs: published.epochs.clone(),
             leftovers: old.map(|old| old.leftovers.clone()).unwrap_or_default(),
             shadowed: old.map(|old| old.shadowed.clone()).unwrap_or_default(),
@@ -534,7 +537,11 @@ impl Log {
             extents
         });
         let mut extents = lock_or_give_up(&known, interrupted)?;
-        if extents.end.position.get() > segment.valid_bytes {
+        let truncated = || {
+            let last = extents.last.as_ref();
+            last.is_some_and(|last| matches!(last.is_there(&*shared.disk, segment), Ok(false)))
+        };
+        if extents.end.position.get() > segment.valid_bytes || truncated() {
             *extents = Extents::empty(segment.base_offset);
         }
         if !extents.cover(segment.valid_bytes, until) {

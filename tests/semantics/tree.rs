@@ -10,8 +10,8 @@ use serde_json::json;
 
 use crate::needs_fuse;
 use crate::support::kafkalog::{
-    Partition, T0, batch, data_dir, emptied, hundred, marker, null, partition, plain, rec, recs,
-    sized_layout,
+    self, Partition, T0, batch, data_dir, emptied, hundred, marker, null, partition, plain, rec,
+    recs, sized_layout,
 };
 use crate::support::mount::{names, v, v_lines, wait_for};
 use crate::support::{
@@ -521,6 +521,34 @@ fn the_tree_follows_a_running_broker() {
 }
 
 /// Brings a file to the first `size` bytes of `whole` by appending.
+/// 2.13: "Beside a running broker the tree follows within a second: appends, rolls, deletions,
+/// truncation"
+///
+/// A follower cuts its log and gets other batches from the new leader, before anyone looks.
+#[test]
+fn a_truncation_is_followed_unseen() {
+    needs_fuse!();
+    let home = scratch();
+    let source = data_dir(home.path().join("source"), &[hundred()]);
+    fs::remove_file(source.join(".kafka_cleanshutdown")).unwrap();
+    let log = source.join("t-0/00000000000000000000.log");
+    let mount = mount(&source).live_source().start();
+    let shown = mount.t0();
+    assert_eq!((shown.by_offset(95), shown.by_offset("85..")), (bytes("v95"), v_lines(85..100)));
+    let other = (90..115).map(|n| format!("another {n}"));
+    let new = batch(90, other.clone().map(rec).collect()).epoch(1).build();
+    let kept = kafkalog::batches(&fs::read(&log).unwrap())[9].start;
+    let whole = [&fs::read(&log).unwrap()[..kept], &new].concat();
+    let file = fs::File::options().write(true).open(&log).unwrap();
+    file.set_len(kept as u64).unwrap();
+    append(&log, &whole, whole.len());
+    wait_for(Duration::from_secs(3), "the new batch", || shown.by_offset(114) == "another 114");
+    assert_eq!(shown.by_offset(95), "another 95");
+    let want = (85..90).map(|n| format!("v{n}")).chain(other);
+    assert_eq!(shown.by_offset("85.."), lines(want));
+    assert_eq!(shown.number("log-end-offset"), 115);
+}
+
 fn append(file: &std::path::Path, whole: &[u8], size: usize) {
     use std::io::Write;
     let before = usize::try_from(fs::metadata(file).unwrap().len()).unwrap();
