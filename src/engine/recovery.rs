@@ -51,7 +51,7 @@ pub fn open(
         access.recovery_point(&*log.shared.disk, log.name()).min(state.log_end)
     };
     let mut epochs = work.epochs(&state)?;
-    let mut changed = false;
+    let (mut changed, mut recovered) = (false, None);
     if let Some(torn) = &state.torn_tail {
         work.keep_and_cut(&torn.path, torn.position, torn.bytes)?;
         changed = true;
@@ -60,13 +60,17 @@ pub fn open(
         changed |= work.mend_active_indexes(&state)?;
     } else {
         let first = state.segment_of(recovery_point).unwrap_or(0);
-        changed |= work.recover_from(&state, first, &mut epochs)?;
+        changed |= first < state.segments.len();
+        let producers = work.recover_from(&state, first, &mut epochs)?;
+        // Where the log starts within a segment, they may be those of deleted records.
+        let begin = state.segments.get(first).map(|first| first.base_offset);
+        recovered = Some(producers).filter(|_| begin.is_none_or(|begin| begin >= state.log_start));
     }
     if state.log_start > state.log_end {
         work.start_afresh(&state)?;
         // They are written because something changed.
         let _ = epochs.clear();
-        changed = true;
+        (changed, recovered) = (true, None);
     }
     if changed {
         state = load::load(&log.shared, log.name(), log.path())?;
@@ -74,7 +78,7 @@ pub fn open(
     if epochs.truncate_from_end(state.log_end) || changed {
         work.write_epochs(&epochs)?;
     }
-    let producers = work.producers(&state, clean, now)?;
+    let producers = work.producers(&state, clean, recovered, now)?;
     let (first_timestamp, newest) = match state.segments.last() {
         Some(active) => work.times(active)?,
         None => (None, None),
@@ -143,16 +147,17 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Checks the segments from number `first` on, batch by batch; everything from the first bad
-    /// one on is cut. Whether anything was changed.
+    /// Checks the segments from number `first` on, batch by batch, each once; everything from the
+    /// first bad one on is cut. The producers at the end.
     fn recover_from(
         &self,
         state: &LogState,
         first: usize,
         epochs: &mut LeaderEpochs,
-    ) -> Result<bool> {
+    ) -> Result<ProducerStates> {
+        let begin = state.segments.get(first).map_or(state.log_end, |first| first.base_offset);
+        let mut producers = self.producers_before(state, begin)?;
         for (number, segment) in state.segments.iter().enumerate().skip(first) {
-            let mut producers = self.producers_before(state, segment.base_offset)?;
             let cut = self.recover_segment(segment, epochs, &mut producers)?;
             let Some(position) = cut else { continue };
             let size = segment.valid_bytes;
@@ -161,9 +166,9 @@ impl Recovery<'_> {
                 self.set_aside(later)?;
             }
             self.keep_and_cut(segment.log.path(), position, size - position.get())?;
-            return Ok(true);
+            break;
         }
-        Ok(first < state.segments.len())
+        Ok(producers)
     }
 
     /// Rebuilds the indexes of a segment from its batches; where the first bad one begins.
@@ -348,8 +353,15 @@ impl Recovery<'_> {
         remove_segment(self.disk(), self.log.path(), segment.base_offset)
     }
 
-    /// The producers before the log end, and no snapshots but those that a broker would keep.
-    fn producers(&self, state: &LogState, clean: bool, now: Timestamp) -> Result<ProducerStates> {
+    /// The producers before the log end, as `recovered` where that was done, and no snapshots but
+    /// those that a broker would keep.
+    fn producers(
+        &self,
+        state: &LogState,
+        clean: bool,
+        recovered: Option<ProducerStates>,
+        now: Timestamp,
+    ) -> Result<ProducerStates> {
         let snapshots = snapshot_offsets(state);
         let bases: Vec<_> = state.segments.iter().map(|segment| segment.base_offset).collect();
         if snapshots.is_empty() && clean {
@@ -362,7 +374,11 @@ impl Recovery<'_> {
             let name = SegmentFileKind::Snapshot.file_name(stray);
             remove_if_there(self.disk(), &self.log.path().join(name))?;
         }
-        let mut producers = self.producers_before(state, state.log_end)?;
+        let mut producers = match recovered {
+            Some(recovered) => recovered,
+            None => self.producers_before(state, state.log_end)?,
+        };
+        producers.skip_to(state.log_end);
         producers.expire(now, PRODUCER_EXPIRATION_MS);
         Ok(producers)
     }
