@@ -89,8 +89,7 @@ impl<'a> Appending<'a> {
         result
     }
 
-    /// The same; records that turn out to need several batches wait in `behind`, the next ones
-    /// last.
+    /// The same; records that turn out to need several batches wait in `behind`, the next last.
     fn store_parts(&mut self, behind: &mut Vec<BatchBuilder>) -> Result<()> {
         while self.builder.records_count() > 0 {
             let count = self.builder.records_count();

@@ -289,7 +289,7 @@ impl Sink for LogSink<'_> {
         let begun = self.writer.begin_append(self.at);
         let mut appending =
             begun.map_err(|e| Partial { stored: 0, error: into_append_error(e) })?;
-        let added = records.try_for_each(|record| record.lend(|record| appending.add(record)));
+        let added = records.try_show(|record| appending.add(record));
         let (stored, finished) = appending.finish();
         finished.and(added).map_err(|e| Partial { stored, error: into_append_error(e) })
     }

@@ -6,6 +6,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 use super::super::name::Format;
 use super::super::render::{NewRecord, longest_text, parse};
 use super::{AppendError, AppendStream, Limits, RecordError, Sink, Stop, extend};
+use crate::format::builder;
 
 /// The complete records of one write, in their order, up to the first that is none.
 #[derive(Debug)]
@@ -40,6 +41,30 @@ impl<'a> Records<'a> {
         Records { format, delimiter, longest, joined, text, ready, given, failure }
     }
 
+    /// Shows the records to `see`, as a batch takes them, for as long as it takes them. The same as
+    /// the iterator, but what is nothing but a value is not made a record of its own before.
+    #[inline]
+    pub fn try_show<E>(
+        &mut self,
+        mut see: impl FnMut(&builder::NewRecord<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Some(first) = self.next() {
+            first.lend(&mut see)?;
+        }
+        match self.format {
+            Format::Lines | Format::Nul => {
+                while let Some(value) = self.next_text() {
+                    self.given += 1;
+                    see(&builder::NewRecord { value: Some(value), ..Default::default() })?;
+                }
+                Ok(())
+            }
+            Format::Tsv | Format::Jsonl | Format::Raw => {
+                self.try_for_each(|record| record.lend(&mut see))
+            }
+        }
+    }
+
     /// Is there a record to take?
     fn prepare(&mut self) -> bool {
         self.ready = self.read();
@@ -48,6 +73,15 @@ impl<'a> Records<'a> {
 
     #[inline]
     fn read(&mut self) -> Option<NewRecord<'a>> {
+        let text = self.next_text()?;
+        parse(self.format, text)
+            .map_err(|reason| self.failure = Some(RecordError::Invalid(reason)))
+            .ok()
+    }
+
+    /// The text of the next record; `None` after the last, and before one that is too long.
+    #[inline]
+    fn next_text(&mut self) -> Option<&'a [u8]> {
         if self.failure.is_some() {
             return None;
         }
@@ -59,9 +93,7 @@ impl<'a> Records<'a> {
             self.failure = Some(too_large(self.longest));
             return None;
         }
-        parse(self.format, text)
-            .map_err(|reason| self.failure = Some(RecordError::Invalid(reason)))
-            .ok()
+        Some(text)
     }
 
     #[inline]
