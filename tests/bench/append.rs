@@ -3,7 +3,8 @@
 //! loop that frames, sums and writes the same records, and against a broker. And what opening a log
 //! that was left unclean, without indexes, takes.
 //!
-//! `--null-fs MOUNTPOINT NAME` serves the null file system until it is unmounted.
+//! `--null-fs MOUNTPOINT NAME [FILE]` serves the null file system until it is unmounted; with FILE
+//! what it swallows goes there.
 
 mod broker;
 mod daemon;
@@ -34,10 +35,11 @@ const FILE: &str = "append";
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().collect();
     if let Some(place) = arguments.iter().position(|argument| argument == NULL_FS) {
-        let [mountpoint, name, ..] = &arguments[place + 1..] else {
-            return Err(format!("usage: {NULL_FS} MOUNTPOINT NAME").into());
+        let [mountpoint, name, out @ ..] = &arguments[place + 1..] else {
+            return Err(format!("usage: {NULL_FS} MOUNTPOINT NAME [FILE]").into());
         };
-        return Ok(NullFs::sink(name).serve(Path::new(mountpoint))?);
+        let out = out.first().filter(|out| !out.starts_with("--")).map(File::create).transpose()?;
+        return Ok(NullFs::sink(name, out).serve(Path::new(mountpoint))?);
     }
     if !rounds::asked_for("append") {
         return Ok(());
@@ -82,30 +84,30 @@ fn through_the_mount(scratch: &Path, lines: &Path, table: &mut Table) -> Outcome
     let log = small_log(&source)?;
     let daemon = Daemon::offsetfs_writable(&source, &scratch.join("cache"))?;
     let null = Daemon::null(&[OsStr::new(FILE)])?;
+    let passed_on = scratch.join("passed-on");
+    let passing = Daemon::null(&[OsStr::new(FILE), passed_on.as_os_str()])?;
     let (ours, sink) = (append_file(&daemon, &log)?, null.path().join(FILE));
+    let passing = passing.path().join(FILE);
     let programs: [(&str, Vec<&str>, f64); 3] = [
         ("dd bs=1M", vec!["bs=1M", "oflag=append", "conv=notrunc"], 0.45),
         ("dd bs=64k", vec!["bs=64k", "oflag=append", "conv=notrunc"], 0.55),
         ("cat >>", Vec::new(), 0.50),
     ];
     for (what, operands, goal) in &programs {
-        let [theirs, mine] = interleave(
+        let [theirs, with_disk, mine] = interleave(
             rounds(9),
-            [&sink, &ours].map(|to| -> Work<'_> { Box::new(|| copy(lines, to, operands)) }),
+            [&sink, &passing, &ours]
+                .map(|to| -> Work<'_> { Box::new(|| copy(lines, to, operands)) }),
         );
-        let what = format!("{what} / null sink");
-        table.compare(&what, Unit::Seconds, &mine, &theirs, Goal::AtLeast(*goal));
+        let to_sink = format!("{what} / null sink");
+        table.compare(&to_sink, Unit::Seconds, &mine, &theirs, Goal::AtLeast(*goal));
+        let to_disk = format!("{what} / sink that writes to the disk");
+        table.compare(&to_disk, Unit::Seconds, &mine, &with_disk, Goal::None);
     }
-    let plain = scratch.join("plain");
+    let (plain, synced) = (scratch.join("plain"), ["bs=1M", "oflag=append", "conv=notrunc,fsync"]);
     let [theirs, mine] = interleave(
         rounds(5),
-        [
-            Box::new(|| {
-                let _ = fs::remove_file(&plain); // there is none the first time
-                copy(lines, &plain, &["bs=1M", "conv=fsync"])
-            }),
-            Box::new(|| copy(lines, &ours, &["bs=1M", "oflag=append", "conv=notrunc,fsync"])),
-        ],
+        [Box::new(|| copy(lines, &plain, &synced)), Box::new(|| copy(lines, &ours, &synced))],
     );
     let what = "dd bs=1M conv=fsync / plain file";
     table.compare(what, Unit::Seconds, &mine, &theirs, Goal::AtLeast(0.70));
@@ -167,7 +169,7 @@ fn without_a_mount(scratch: &Path, lines: &Path, table: &mut Table) -> Outcome<(
             Box::new(|| seconds(|| frame(lines, &framed, true))),
             Box::new(|| append(&log.dir)),
             Box::new(|| seconds(|| frame(lines, &framed, false))),
-            Box::new(|| seconds(|| engine::append_lines(&in_process.dir, lines))),
+            Box::new(|| engine::append_lines(&in_process.dir, lines)),
         ],
     );
     let what = "offsetfs append / loop that frames, sums, writes, syncs";
@@ -195,9 +197,11 @@ fn without_a_mount(scratch: &Path, lines: &Path, table: &mut Table) -> Outcome<(
 
 /// What an append cannot do without: the lines of `from` as batches of a MiB in `to`.
 fn frame(from: &Path, to: &Path, synced: bool) -> Outcome<()> {
-    let (lines, out) = (File::open(from)?, File::create(to)?);
+    let lines = File::open(from)?;
+    // At the end of what was written before: a log takes new pages each time, too.
+    let out = OpenOptions::new().append(true).create(true).open(to)?;
     let mut piece = vec![0; (1 << 20) / LINE_BYTES * LINE_BYTES];
-    let (mut read, mut written) = (0, 0);
+    let (mut read, mut written) = (0, out.metadata()?.len());
     let mut batch = engine::Batch::default();
     loop {
         let count = lines.read_at(&mut piece, read)?;

@@ -6,8 +6,11 @@
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
@@ -34,6 +37,8 @@ pub struct NullFs {
     /// The content from its start on, a period and a request more.
     bytes: Vec<u8>,
     sink: bool,
+    /// Where a sink puts what it gets, and how much that was.
+    out: Option<(File, AtomicU64)>,
 }
 
 impl NullFs {
@@ -41,12 +46,15 @@ impl NullFs {
     pub fn repeating(name: &str, size: u64, piece: &[u8]) -> NullFs {
         let bytes = piece.iter().copied().cycle().take(piece.len() + REQUEST_BYTES as usize);
         let name = name.to_owned();
-        NullFs { name, size, period: piece.len().max(1), bytes: bytes.collect(), sink: false }
+        let (period, bytes) = (piece.len().max(1), bytes.collect());
+        NullFs { name, size, period, bytes, sink: false, out: None }
     }
 
-    /// A file that swallows what is written to it, as `append` is written.
-    pub fn sink(name: &str) -> NullFs {
-        NullFs { name: name.to_owned(), size: 0, period: 1, bytes: Vec::new(), sink: true }
+    /// A file that swallows what is written to it, as `append` is written, or passes it on to the
+    /// end of `out`.
+    pub fn sink(name: &str, out: Option<File>) -> NullFs {
+        let (name, out) = (name.to_owned(), out.map(|file| (file, AtomicU64::new(0))));
+        NullFs { name, size: 0, period: 1, bytes: Vec::new(), sink: true, out }
     }
 
     /// Serves the file at `mountpoint` with one loop thread until it is unmounted.
@@ -153,6 +161,12 @@ impl Filesystem for NullFs {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        if let Some((file, end)) = &self.out {
+            let at = end.fetch_add(data.len() as u64, Ordering::Relaxed);
+            if file.write_all_at(data, at).is_err() {
+                return reply.error(Errno::EIO);
+            }
+        }
         reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX));
     }
 
