@@ -10,7 +10,7 @@ use crate::engine::access::{Standing, WriteAccess};
 use crate::engine::config::{self, SETTINGS_FILE};
 use crate::engine::disk::{Disk, Facts, Kind, RealDisk, read_small, replace_small};
 use crate::engine::limits::Limits;
-use crate::engine::log::{LOOK_AGAIN, Log, Shared};
+use crate::engine::log::{LOOK_AGAIN, Log, Made, Shared};
 use crate::engine::options::ReadOptions;
 use crate::engine::writer::{Writer, is_retention_due};
 use crate::error::{Error, Result};
@@ -63,6 +63,8 @@ pub struct Listing {
 pub struct Partition {
     /// Topic and number.
     pub name: TopicPartition,
+    /// Tells its directory from another that had, or will have, the same name.
+    pub made: Made,
     /// Its directory; elsewhere when the name is a link that is followed.
     pub path: PathBuf,
 }
@@ -140,28 +142,36 @@ impl DataDir {
     pub fn log(&self, name: &OsStr) -> Result<Option<Arc<Log>>> {
         let listing = self.listing()?;
         let Some(partition) = listing.partitions.get(name) else {
-            self.logs.lock().unwrap_or_else(PoisonError::into_inner).open.remove(name);
+            let gone = self.logs.lock().unwrap_or_else(PoisonError::into_inner).open.remove(name);
+            if let Some((log, _)) = gone {
+                log.leave();
+            }
             return Ok(None);
         };
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         logs.clock += 1;
         let now = logs.clock;
         if let Some((log, used)) = logs.open.get_mut(name) {
-            *used = now;
-            return Ok(Some(Arc::clone(log)));
+            if log.made() == Some(partition.made) {
+                *used = now;
+                return Ok(Some(Arc::clone(log)));
+            }
+            log.leave();
+            logs.open.remove(name);
         }
         if logs.open.len() >= MOST_OPEN_LOGS
             && let Some(oldest) = logs
                 .open
                 .iter()
-                .filter(|(_, (log, _))| !log.is_written())
+                // One that someone has in hand may be written in a moment: by one writer, not two.
+                .filter(|(_, (log, _))| !log.is_written() && Arc::strong_count(log) == 1)
                 .min_by_key(|(_, (_, used))| *used)
         {
             let oldest = oldest.0.clone();
             logs.open.remove(&oldest);
         }
-        let Partition { name: partition, path } = partition.clone();
-        let log = Arc::new(Log::new(partition, path, Arc::clone(&self.shared)));
+        let Partition { name: partition, made, path } = partition.clone();
+        let log = Arc::new(Log::new(partition, path, Some(made), Arc::clone(&self.shared)));
         logs.open.insert(name.to_owned(), (Arc::clone(&log), now));
         Ok(Some(log))
     }
@@ -345,6 +355,7 @@ impl DataDir {
         let gone = self.path.join(format!("{}.{hex}-delete", name.to_string_lossy()));
         disk.rename(log.path(), &gone)?;
         disk.sync_directory(&self.path)?;
+        log.leave();
         self.logs.lock().unwrap_or_else(PoisonError::into_inner).open.remove(name);
         self.recovered.lock().unwrap_or_else(PoisonError::into_inner).remove(log.name());
         self.changed();
@@ -379,10 +390,8 @@ impl DataDir {
             Some(text) => parse_directory_name(text).map_err(|e| e.to_string()),
             None => Err("the name is not UTF-8".to_owned()),
         };
-        let kind = match disk.facts(&self.path.join(&name)) {
-            Ok(facts) => facts.kind,
-            Err(_) => return,
-        };
+        let Ok(facts) = disk.facts(&self.path.join(&name)) else { return };
+        let (kind, made) = (facts.kind, Made(facts.id, facts.made));
         let followed = kind == Kind::Link && self.shared.options.follow_symlinks;
         match (kind, parsed) {
             (Kind::File, _) => {}
@@ -393,12 +402,12 @@ impl DataDir {
             }
             (Kind::Directory, Ok((partition, DirectoryKind::Live))) => {
                 let path = self.path.join(&name);
-                listing.partitions.insert(name, Partition { name: partition, path });
+                listing.partitions.insert(name, Partition { name: partition, made, path });
             }
             (Kind::Link, Ok((partition, DirectoryKind::Live))) => {
                 match disk.resolve(&self.path.join(&name)) {
                     Ok(path) => {
-                        listing.partitions.insert(name, Partition { name: partition, path });
+                        listing.partitions.insert(name, Partition { name: partition, made, path });
                     }
                     Err(e) => listing.skipped.push((name, e.to_string())),
                 }

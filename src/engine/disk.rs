@@ -12,6 +12,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use crate::error::{Error, Result};
 use crate::sys;
@@ -114,6 +115,8 @@ pub struct Facts {
     pub bytes: u64,
     /// Time of the last change of its content: seconds and nanoseconds since 1970.
     pub modified: (i64, u32),
+    /// When it was made, where the filesystem tells: inode numbers come again.
+    pub made: Option<SystemTime>,
     /// Permission bits.
     pub mode: u16,
     /// Owner.
@@ -135,6 +138,7 @@ impl Facts {
             kind,
             bytes: metadata.len(),
             modified: (metadata.mtime(), u32::try_from(metadata.mtime_nsec()).unwrap_or(0)),
+            made: metadata.created().ok(),
             mode: u16::try_from(metadata.mode() & 0o7777).unwrap_or(0),
             uid: metadata.uid(),
             gid: metadata.gid(),

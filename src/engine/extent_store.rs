@@ -147,8 +147,16 @@ mod tests {
 
     fn segment(bytes: u64) -> Segment {
         let id = FileId { device: 1, inode: 2 };
-        let facts =
-            Facts { id, kind: Kind::File, bytes, modified: (3, 4), mode: 0o644, uid: 0, gid: 0 };
+        let facts = Facts {
+            id,
+            kind: Kind::File,
+            bytes,
+            modified: (3, 4),
+            made: None,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+        };
         let log = File { file: DiskFile { path: "0.log".into(), id }, facts };
         Segment::alone(Offset::ZERO, log)
     }

@@ -60,7 +60,8 @@ pub fn shared(directory: &Path) -> Arc<Shared> {
 
 /// One log of `directory`.
 pub fn log(directory: &Path, partition: &str) -> Log {
-    Log::new(partition.parse().unwrap(), directory.join(partition), shared(directory))
+    let path = directory.join(partition);
+    Log::new(partition.parse().unwrap(), path, None, shared(directory))
 }
 
 /// What Kafka reads in a partition: a file with one JSON object a record.

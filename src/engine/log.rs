@@ -4,9 +4,9 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::access::{Standing, WriteAccess};
 use crate::engine::batches::{Batches, FoundRecord};
@@ -158,6 +158,9 @@ impl Shared {
 pub struct Log {
     name: TopicPartition,
     path: PathBuf,
+    made: Option<Made>,
+    /// Is its directory gone, and perhaps another there in its place?
+    gone: AtomicBool,
     pub(super) shared: Arc<Shared>,
     picture: Mutex<Option<(Arc<LogState>, Instant)>>,
     findings: Findings,
@@ -165,6 +168,11 @@ pub struct Log {
     writer: Mutex<Option<Box<Writer>>>,
     live: Mutex<Option<Live>>,
 }
+
+/// Which directory it is, and when it was made: a name can be had by one after the other, and so can
+/// an inode number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made(pub FileId, pub Option<SystemTime>);
 
 /// What a writer has published, for readers to look at when they come.
 #[derive(Clone, Debug)]
@@ -259,10 +267,17 @@ impl Found {
 
 impl Log {
     /// The log in `path`. Nothing is read before something is asked.
-    pub fn new(name: TopicPartition, path: PathBuf, shared: Arc<Shared>) -> Log {
+    pub fn new(
+        name: TopicPartition,
+        path: PathBuf,
+        made: Option<Made>,
+        shared: Arc<Shared>,
+    ) -> Log {
         Log {
             name,
             path,
+            made,
+            gone: AtomicBool::new(false),
             shared,
             picture: Mutex::new(None),
             findings: Findings::default(),
@@ -270,6 +285,26 @@ impl Log {
             writer: Mutex::new(None),
             live: Mutex::new(None),
         }
+    }
+
+    /// Which directory it was opened in.
+    pub fn made(&self) -> Option<Made> {
+        self.made
+    }
+
+    /// Its directory is gone. Whoever still has the log gets nothing of what now has its path, and
+    /// nothing is written there by its writer, which is not even closed.
+    pub fn leave(&self) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.gone.store(true, Ordering::Release);
+        *writer = None;
+    }
+
+    fn check_there(&self) -> Result<()> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::refused(&self.path, "this partition was removed"));
+        }
+        Ok(())
     }
 
     /// Topic and partition.
@@ -294,6 +329,7 @@ impl Log {
 
     /// The log as it is now, or was less than [`LOOK_AGAIN`] ago.
     pub fn state(&self) -> Result<Arc<LogState>> {
+        self.check_there()?;
         let mut picture = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(live) = live {
@@ -382,6 +418,7 @@ impl Log {
             .access
             .as_ref()
             .ok_or_else(|| Error::refused(&self.path, "this is not a writable mount"))?;
+        self.check_there()?;
         if place.is_none() {
             // Half an opening may have left indexes of another size than an orderly end does.
             let writer = self.open_writer(access, now).inspect_err(|_| access.spoil())?;

@@ -92,7 +92,8 @@ mod tests {
     fn segment(inode: u64, bytes: u64) -> Arc<Segment> {
         let id = FileId { device: 1, inode };
         let kind = Kind::File;
-        let facts = Facts { id, kind, bytes, modified: (0, 0), mode: 0, uid: 0, gid: 0 };
+        let facts =
+            Facts { id, kind, bytes, modified: (0, 0), made: None, mode: 0, uid: 0, gid: 0 };
         let log = File { file: DiskFile { path: "log".into(), id }, facts };
         Arc::new(Segment { active: false, ..Segment::alone(Offset::ZERO, log) })
     }

@@ -248,7 +248,6 @@ impl Tree {
         if !is_empty && !limits.delete_on_rmdir {
             return Err(Errno::NOT_EMPTY);
         }
-        self.forget_incarnation(name);
         Ok(data_dir.remove_partition(name, random(), now())?)
     }
 }

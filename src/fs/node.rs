@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::engine::log::Made;
 use crate::units::Offset;
 use crate::view::name::{Format, Part};
 
@@ -188,25 +189,54 @@ pub struct Names {
 struct NamesInner {
     by_name: HashMap<OsString, NameId>,
     names: Vec<Arc<OsStr>>,
+    /// The directories of partitions.
+    made: HashMap<NameId, Made>,
 }
 
 impl Names {
     /// The number of `name`.
     pub fn id(&self, name: &OsStr) -> NameId {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = inner.by_name.get(name) {
-            return *id;
+        self.lock().id(name)
+    }
+
+    /// The number of a partition's name. When another directory has the name than before it is
+    /// another number, so that no node and no open file of the one is ever taken for the other's.
+    pub fn partition(&self, name: &OsStr, made: Made) -> NameId {
+        let mut inner = self.lock();
+        let mut id = inner.id(name);
+        if inner.made.get(&id).is_some_and(|before| *before != made) {
+            inner.by_name.remove(name);
+            id = inner.id(name);
         }
-        let id = NameId(u32::try_from(inner.names.len()).unwrap_or(u32::MAX));
-        inner.names.push(Arc::from(name));
-        inner.by_name.insert(name.to_owned(), id);
+        inner.made.insert(id, made);
         id
+    }
+
+    /// The directory of the partition with this number.
+    pub fn made(&self, id: NameId) -> Option<Made> {
+        self.lock().made.get(&id).copied()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, NamesInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The name with this number.
     pub fn name(&self, id: NameId) -> Arc<OsStr> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.lock();
         inner.names.get(id.0 as usize).map_or_else(|| Arc::from(OsStr::new("")), Arc::clone)
+    }
+}
+
+impl NamesInner {
+    fn id(&mut self, name: &OsStr) -> NameId {
+        if let Some(id) = self.by_name.get(name) {
+            return *id;
+        }
+        let id = NameId(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
+        self.names.push(Arc::from(name));
+        self.by_name.insert(name.to_owned(), id);
+        id
     }
 }
 
@@ -286,6 +316,7 @@ fn hash(node: Node, names: &Names, incarnation: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::disk::FileId;
 
     #[test]
     fn numbers_are_the_same_in_another_run_whatever_was_asked_first() {
@@ -311,6 +342,20 @@ mod tests {
         assert_eq!(table.get(number), None);
         assert_eq!(table.forget(ROOT, 99), None);
         assert_eq!(table.get(ROOT), Some(Node::Root));
+    }
+
+    #[test]
+    fn another_directory_of_the_same_name_is_another_node() {
+        let (table, names) = (NodeTable::default(), Names::default());
+        let made = |inode| Made(FileId { device: 1, inode }, None);
+        let name = OsStr::new("t-0");
+        let old = names.partition(name, made(1));
+        let number = table.lend(Node::Partition(old), &names, 0);
+        assert_eq!(names.partition(name, made(1)), old);
+        let new = names.partition(name, made(2));
+        assert_eq!((names.made(old), names.made(new)), (Some(made(1)), Some(made(2))));
+        assert_ne!(table.lend(Node::Partition(new), &names, 0), number);
+        assert_eq!(table.get(number), Some(Node::Partition(old)));
     }
 
     #[test]

@@ -408,12 +408,6 @@ impl Tree {
         self.lock_contents().remove(&node);
     }
 
-    /// A partition that is made again under the same name is another one.
-    pub(super) fn forget_incarnation(&self, name: &OsStr) {
-        let id = self.names.id(name);
-        self.incarnations.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-    }
-
     /// Opens a directory for listing.
     pub fn open_directory(&self, number: u64) -> Answer<u64> {
         let node = self.node(number)?;
@@ -472,7 +466,9 @@ impl Tree {
     }
 
     pub(super) fn log(&self, partition: NameId) -> Answer<Arc<Log>> {
-        self.data_dir.log(&self.names.name(partition))?.ok_or(Errno::NOT_FOUND)
+        let log = self.data_dir.log(&self.names.name(partition))?.ok_or(Errno::NOT_FOUND)?;
+        // The name may be another partition's by now.
+        if log.made() == self.names.made(partition) { Ok(log) } else { Err(Errno::STALE) }
     }
 
     /// The log, if it is open already.
@@ -538,8 +534,8 @@ impl Tree {
             return Ok(Node::Other);
         }
         let listing = self.data_dir.listing()?;
-        let known = listing.partitions.contains_key(name);
-        known.then(|| Node::Partition(self.names.id(name))).ok_or(Errno::NOT_FOUND)
+        let known = listing.partitions.get(name).ok_or(Errno::NOT_FOUND)?;
+        Ok(Node::Partition(self.names.partition(name, known.made)))
     }
 
     fn resolve_offsets(
@@ -786,10 +782,11 @@ impl Tree {
         match node {
             Node::Root => {
                 let listing = self.data_dir.listing()?;
-                let mut names: Vec<_> = listing.partitions.keys().collect();
-                names.sort_unstable();
-                for name in names {
-                    add(Node::Partition(self.names.id(name)), name.clone());
+                let mut partitions: Vec<_> = listing.partitions.iter().collect();
+                partitions.sort_unstable_by_key(|(name, _)| *name);
+                for (name, partition) in partitions {
+                    let id = self.names.partition(name, partition.made);
+                    add(Node::Partition(id), name.clone());
                 }
                 add(Node::Other, OTHER.into());
             }

@@ -20,6 +20,7 @@ mod mounting;
 mod names;
 mod partitions;
 mod recovery;
+mod remade;
 mod rolling;
 mod sizes;
 mod times;
