@@ -169,8 +169,8 @@ pub struct Log {
     live: Mutex<Option<Live>>,
 }
 
-/// Which directory it is, and when it was made: a name can be had by one after the other, and so can
-/// an inode number.
+/// Which directory it is, and when it was made: a name can be had by one after the other, and so
+/// can an inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Made(pub FileId, pub Option<SystemTime>);
 
