@@ -4,15 +4,15 @@
 //! is asked for again after its descriptor was given up is opened again, and must still be the same
 //! file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::error::{Error, Result};
 use crate::sys;
@@ -155,17 +155,36 @@ pub struct RealDisk {
 impl RealDisk {
     /// Files, of which at most `most` are open at once.
     pub fn new(most: usize) -> RealDisk {
-        let descriptors = Descriptors { most: most.max(1), clock: 0, open: HashMap::new() };
+        let descriptors = Descriptors {
+            most: most.max(1),
+            clock: 0,
+            open: HashMap::new(),
+            removed: VecDeque::new(),
+        };
         RealDisk { descriptors: Mutex::new(descriptors) }
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Descriptors> {
+        let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.forget_removed(FILE_DELETE_DELAY);
+        cache
+    }
+
+    /// Does what takes room on the disk: on a full one, removed files are not kept for readers.
+    fn with_room<T>(&self, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match take() {
+            Err(e) if e.kind() == ErrorKind::StorageFull => {
+                if self.cache().forget_removed(Duration::ZERO) { take() } else { Err(e) }
+            }
+            done => done,
+        }
     }
 
     fn descriptor(&self, file: &DiskFile, access: Access) -> Result<Arc<File>> {
         let key = (file.id, access);
-        let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = cache.get(key) {
+        if let Some(open) = self.cache().get(key) {
             return Ok(open);
         }
-        drop(cache);
         let opened = match access {
             Access::Read => sys::open_untouched(&file.path),
             Access::Write => open_to_write(&file.path),
@@ -177,8 +196,7 @@ impl RealDisk {
             return Err(Error::io("open", &file.path)(gone));
         }
         let opened = Arc::new(opened);
-        cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.put(key, Arc::clone(&opened));
+        self.cache().put(key, Arc::clone(&opened));
         Ok(opened)
     }
 }
@@ -197,6 +215,8 @@ fn open_to_write(path: &Path) -> io::Result<File> {
 
 impl Disk for RealDisk {
     fn list(&self, directory: &Path) -> Result<Vec<OsString>> {
+        // Also where nothing else is asked for, the room of removed files comes back in time.
+        drop(self.cache());
         let entries = sys::list_directory(directory).map_err(Error::io("list", directory))?;
         Ok(entries.into_iter().map(|(name, _)| name).collect())
     }
@@ -218,16 +238,16 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path) -> Result<DiskFile> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).custom_flags(libc::O_NOFOLLOW);
-        let made = options.open(path).map_err(Error::io("create", path))?;
+        let made = self.with_room(|| options.open(path)).map_err(Error::io("create", path))?;
         let facts = Facts::of(&made.metadata().map_err(Error::io("stat", path))?);
-        let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-        cache.put((facts.id, Access::Write), Arc::new(made));
+        self.cache().put((facts.id, Access::Write), Arc::new(made));
         Ok(DiskFile { path: path.to_path_buf(), id: facts.id })
     }
 
     fn write_at(&self, file: &DiskFile, at: Position, bytes: &[u8]) -> Result<()> {
         let open = self.descriptor(file, Access::Write)?;
-        open.write_all_at(bytes, at.get()).map_err(Error::io("write", &file.path))
+        self.with_room(|| open.write_all_at(bytes, at.get()))
+            .map_err(Error::io("write", &file.path))
     }
 
     fn set_bytes(&self, file: &DiskFile, bytes: u64) -> Result<()> {
@@ -237,7 +257,7 @@ impl Disk for RealDisk {
 
     fn reserve(&self, file: &DiskFile, from: Position, bytes: u64) -> Result<bool> {
         let open = self.descriptor(file, Access::Write)?;
-        match sys::reserve_blocks(&open, from.get(), bytes) {
+        match self.with_room(|| sys::reserve_blocks(&open, from.get(), bytes)) {
             Ok(()) => Ok(true),
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
             Err(e) => Err(Error::io("reserve blocks of", &file.path)(e)),
@@ -261,11 +281,8 @@ impl Disk for RealDisk {
     fn remove(&self, path: &Path) -> Result<()> {
         let id = self.facts(path).map(|facts| facts.id);
         std::fs::remove_file(path).map_err(Error::io("remove", path))?;
-        // As long as a descriptor is open the file keeps its room on the disk.
         if let Ok(id) = id {
-            let mut cache = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
-            cache.open.remove(&(id, Access::Read));
-            cache.open.remove(&(id, Access::Write));
+            self.cache().removed(id);
         }
         Ok(())
     }
@@ -310,15 +327,41 @@ impl Disk for RealDisk {
     }
 }
 
+/// How long a removed file can still be read by those who were in it, and keeps its room on the
+/// disk: Kafka's default for `file.delete.delay.ms`.
+const FILE_DELETE_DELAY: Duration = Duration::from_mins(1);
+
 /// Open files, least recently used ones given up first.
 #[derive(Debug)]
 struct Descriptors {
     most: usize,
     clock: u64,
     open: HashMap<(FileId, Access), (Arc<File>, u64)>,
+    /// Those without a name, and since when.
+    removed: VecDeque<(FileId, Instant)>,
 }
 
 impl Descriptors {
+    fn removed(&mut self, id: FileId) {
+        // Nobody writes to it any more.
+        self.open.remove(&(id, Access::Write));
+        if self.open.contains_key(&(id, Access::Read)) {
+            self.removed.push_back((id, Instant::now()));
+        }
+    }
+
+    /// Gives up the files that were removed at least so long ago, if any.
+    fn forget_removed(&mut self, delay: Duration) -> bool {
+        let mut any = false;
+        while let Some((id, since)) = self.removed.front()
+            && since.elapsed() >= delay
+        {
+            any |= self.open.remove(&(*id, Access::Read)).is_some();
+            self.removed.pop_front();
+        }
+        any
+    }
+
     fn get(&mut self, id: (FileId, Access)) -> Option<Arc<File>> {
         self.clock += 1;
         let (file, used) = self.open.get_mut(&id)?;
@@ -406,6 +449,30 @@ mod tests {
                 assert!(disk.descriptors.lock().unwrap().open.len() <= 2);
             }
         }
+    }
+
+    /// Contract 2.9: "A file opened before retention took its records gives them, or EIO"
+    #[test]
+    fn a_removed_file_can_be_read_for_a_while_but_not_on_a_full_disk() {
+        let scratch = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(2);
+        let path = scratch.path().join("a");
+        std::fs::write(&path, "a").unwrap();
+        let removed = file(path.clone());
+        let mut buffer = [0; 9];
+        assert_eq!(disk.read_at(&removed, Position::START, &mut buffer).unwrap(), 1);
+        disk.remove(&path).unwrap();
+        assert_eq!(disk.read_at(&removed, Position::START, &mut buffer).unwrap(), 1);
+        let tries = std::cell::Cell::new(0);
+        let full = || -> io::Result<()> {
+            tries.set(tries.get() + 1);
+            Err(ErrorKind::StorageFull.into())
+        };
+        assert!(disk.with_room(full).is_err());
+        assert_eq!(tries.get(), 2, "tried again after the room came back");
+        assert!(disk.read_at(&removed, Position::START, &mut buffer).is_err());
+        assert!(disk.with_room(full).is_err());
+        assert_eq!(tries.get(), 3, "there is nothing more to give up");
     }
 
     #[test]
