@@ -431,7 +431,15 @@ impl Log {
         if !same_structure || tail != writer.tail() {
             self.publish(writer, Some(same_structure))?;
         }
-        done
+        match writer.remove_condemned() {
+            Ok(()) => done,
+            Err(e) if tail.1 == writer.tail().1 => done.and(Err(e)),
+            Err(e) => {
+                // What was appended is in the log; the files go some other time.
+                log::warn!("{}: {e}", self.path.display());
+                done
+            }
+        }
     }
 
     fn open_writer(&self, access: &Arc<WriteAccess>, now: Timestamp) -> Result<Writer> {

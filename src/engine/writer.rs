@@ -42,6 +42,8 @@ pub struct Writer {
     path: PathBuf,
     limits: Limits,
     sealed: Vec<Arc<Segment>>,
+    /// Base offsets of segments that are not part of the log any more, but still have files.
+    condemned: Vec<Offset>,
     active: Active,
     log_start: Offset,
     log_end: Offset,
@@ -114,6 +116,7 @@ impl Writer {
             path,
             limits,
             sealed,
+            condemned: Vec::new(),
             active,
             log_start: state.log_start,
             log_end: state.log_end,
@@ -477,7 +480,8 @@ impl Writer {
         self.retain(now)
     }
 
-    /// Lets go of the segments that the settings, or the log start, leave no place for.
+    /// Lets go of the segments that the settings, or the log start, leave no place for. Their files
+    /// go by [`remove_condemned`](Writer::remove_condemned).
     pub fn retain(&mut self, now: Timestamp) -> Result<()> {
         self.check_usable()?;
         let facts = self.segment_facts()?;
@@ -502,18 +506,28 @@ impl Writer {
         self.access.note_log_start(disk, &self.limits.name, Some(start))?;
         self.log_start = start;
         let count = deletion.reasons.len().min(self.sealed.len());
-        let gone: Vec<_> = self.sealed.drain(..count).collect();
-        for segment in gone {
-            remove_segment(disk, &self.path, segment.base_offset)?;
+        self.condemned.extend(self.sealed.drain(..count).map(|segment| segment.base_offset));
+        if self.epochs.truncate_from_start(start) {
+            self.write_epochs()?;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of segments that went, once readers have been shown the log without them.
+    pub fn remove_condemned(&mut self) -> Result<()> {
+        if self.condemned.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let disk = &*shared.disk;
+        while let Some(base) = self.condemned.first() {
+            remove_segment(disk, &self.path, *base)?;
+            self.condemned.remove(0);
         }
         disk.sync_directory(&self.path)?;
         let first = self.sealed.first().map_or(self.active.base_offset, |first| first.base_offset);
         let noted = (self.log_start > first).then_some(self.log_start);
-        self.access.note_log_start(disk, &self.limits.name, noted)?;
-        if self.epochs.truncate_from_start(self.log_start) {
-            self.write_epochs()?;
-        }
-        Ok(())
+        self.access.note_log_start(disk, &self.limits.name, noted)
     }
 
     fn segment_facts(&self) -> Result<Vec<SegmentFacts>> {
