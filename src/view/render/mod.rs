@@ -1,5 +1,5 @@
-//! Records to bytes and back, in each format of a range and as one JSON envelope. One format, one
-//! file, both directions.
+//! Records to bytes and back, in each format of a range and as one JSON envelope. One way to write
+//! a record, one file, both directions.
 //!
 //! Promises: what is rendered depends on the record, its batch and its place only, never on what
 //! may change later ([`Marks`] are the exception, and no range has them); `rendered_bytes` counts
@@ -8,7 +8,6 @@
 
 pub mod attributes;
 mod jsonl;
-mod nul;
 pub mod raw;
 #[cfg(test)]
 pub(crate) mod sample;
@@ -56,8 +55,8 @@ pub fn render(
     out: &mut Vec<u8>,
 ) {
     match format {
-        Format::Lines => value::render(record, out),
-        Format::Nul => nul::render(record, out),
+        Format::Lines => value::render(record, b'\n', out),
+        Format::Nul => value::render(record, 0, out),
         Format::Tsv => tsv::render(record, out),
         Format::Jsonl => envelope(place, batch, record, None, out),
         Format::Raw => {}
@@ -74,8 +73,7 @@ pub fn rendered_bytes(
     record: &Record,
 ) -> usize {
     match format {
-        Format::Lines => value::rendered_bytes(record),
-        Format::Nul => nul::rendered_bytes(record),
+        Format::Lines | Format::Nul => value::rendered_bytes(record),
         Format::Tsv => tsv::rendered_bytes(record),
         Format::Jsonl => jsonl::rendered_bytes(place, batch, record),
         Format::Raw => 0,
@@ -125,8 +123,7 @@ impl<'a> NewRecord<'a> {
 #[inline]
 pub fn parse(format: Format, text: &[u8]) -> Result<NewRecord<'_>, String> {
     match format {
-        Format::Lines => Ok(value::parse(text)),
-        Format::Nul => Ok(nul::parse(text)),
+        Format::Lines | Format::Nul => Ok(value::parse(text)),
         Format::Tsv => tsv::parse(text),
         Format::Jsonl => jsonl::parse(text),
         Format::Raw => Err("raw input consists of batches, not of records".to_owned()),
