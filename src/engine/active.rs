@@ -109,9 +109,9 @@ impl ActiveIndex {
         Ok(())
     }
 
-    /// Brings what was added to the disk.
+    /// Brings what was added to the disk. On Linux a shared map is the page cache of its file, whose
+    /// dirty pages fsync(2) writes: an msync(2) before it would wait for the disk twice.
     pub fn sync(&self, disk: &dyn Disk) -> Result<()> {
-        self.map.sync().map_err(Error::io("sync", &self.file.path))?;
         disk.sync(&self.file)
     }
 

@@ -101,9 +101,4 @@ impl ActiveMap {
         self.published.store(end, Ordering::Release);
         true
     }
-
-    /// Writes what was added to the disk (msync(2)).
-    pub fn sync(&self) -> io::Result<()> {
-        self.map.flush()
-    }
 }
