@@ -109,8 +109,8 @@ impl ActiveIndex {
         Ok(())
     }
 
-    /// Brings what was added to the disk. On Linux a shared map is the page cache of its file, whose
-    /// dirty pages fsync(2) writes: an msync(2) before it would wait for the disk twice.
+    /// Brings what was added to the disk. On Linux a shared map is the page cache of its file,
+    /// whose dirty pages fsync(2) writes: an msync(2) before it would wait for the disk twice.
     pub fn sync(&self, disk: &dyn Disk) -> Result<()> {
         disk.sync(&self.file)
     }

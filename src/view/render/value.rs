@@ -1,7 +1,7 @@
 //! Lines and NUL: the value and a newline, or a NUL byte. NULL reads as an empty value, keys and
 //! headers are not shown. A value with newlines in it looks like several lines; with NUL bytes
-//! between them newlines are data, as `xargs -0` and `sort -z` want it. Appended, what stands before
-//! a delimiter is a value.
+//! between them newlines are data, as `xargs -0` and `sort -z` want it. Appended, what stands
+//! before a delimiter is a value.
 
 use super::NewRecord;
 use crate::format::record::Record;
