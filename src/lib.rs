@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! units, error, sys  <-  format  <-  engine  <-  view  <-  fs  <-  cli  <-  main
+//!                                           <-  inspect   <---------  cli
 //! ```
 //!
 //! - [`units`]: offsets, positions, timestamps and epochs, which are never mixed.
@@ -13,6 +14,7 @@
 //! - [`mod@format`]: bytes to values and back; the page on the on-disk format is there.
 //! - [`engine`]: one data directory and its logs: find, read, append, roll, recover.
 //! - [`view`]: names to offsets and times, records to bytes and back, ranges as files.
+//! - [`inspect`]: a log read to be explained: what is wrong with it, what its bytes say.
 //! - [`fs`]: the tree of the mount, and the edge to the kernel. The contract with users is
 //!   `fs/SEMANTICS.md`.
 //! - [`cli`]: what can be typed.
@@ -34,6 +36,7 @@ pub mod engine;
 pub mod error;
 pub mod format;
 pub mod fs;
+pub mod inspect;
 #[expect(unsafe_code, reason = "the room of unsafe system calls")]
 pub mod sys;
 pub mod units;
