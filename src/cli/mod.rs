@@ -5,6 +5,7 @@
 
 pub mod append;
 pub mod cat;
+pub mod check;
 pub mod exit_code;
 pub mod format;
 pub mod mount;
@@ -36,6 +37,7 @@ enum Command {
     Umount(umount::UmountArgs),
     Append(append::AppendArgs),
     Truncate(truncate::TruncateArgs),
+    Check(check::CheckArgs),
 }
 
 impl Command {
@@ -46,6 +48,7 @@ impl Command {
             Command::Mount(typed) => mount::run(&typed).map(|()| exit_code::OK),
             Command::Append(typed) => append::run(&typed).map(|()| exit_code::OK),
             Command::Truncate(typed) => truncate::run(&typed).map(|()| exit_code::OK),
+            Command::Check(typed) => check::run(&typed),
             Command::Umount(typed) => umount::run(&typed).map(|()| exit_code::OK),
         }
     }

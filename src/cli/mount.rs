@@ -125,7 +125,7 @@ impl Drop for Keeper {
 }
 
 /// Files of SOURCE that may be open at once: a part of what the process may have open.
-fn open_files() -> usize {
+pub fn open_files() -> usize {
     let limit = sys::descriptor_limit().unwrap_or(256);
     usize::try_from(limit / 4).unwrap_or(64).clamp(8, 256)
 }

@@ -14,6 +14,7 @@ use crate::units::Offset;
 
 const LOG_START: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
+const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
 /// Its existence says that every log in the directory was closed in order.
 const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// A checkpoint of a million partitions is smaller.
@@ -36,6 +37,7 @@ struct Picture {
     generation: u64,
     log_start: (Option<Facts>, Offsets),
     high_watermark: (Option<Facts>, Offsets),
+    recovery_point: (Option<Facts>, Offsets),
     at_rest: bool,
 }
 
@@ -54,6 +56,11 @@ impl Checkpoints {
     /// The checkpointed high watermark of a partition.
     pub fn high_watermark(&self, name: &TopicPartition) -> Option<Offset> {
         self.picture().high_watermark.1.get(name).copied()
+    }
+
+    /// The checkpointed recovery point of a partition: what lies before it was synced.
+    pub fn recovery_point(&self, name: &TopicPartition) -> Option<Offset> {
+        self.picture().recovery_point.1.get(name).copied()
     }
 
     /// Was the directory left in order by whoever wrote it last?
@@ -86,6 +93,7 @@ impl Checkpoints {
         picture.at_rest = at_rest;
         changed |= self.read_when_changed(LOG_START, &mut picture.log_start);
         changed |= self.read_when_changed(HIGH_WATERMARK, &mut picture.high_watermark);
+        changed |= self.read_when_changed(RECOVERY_POINT, &mut picture.recovery_point);
         picture.generation += u64::from(changed);
     }
 

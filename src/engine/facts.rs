@@ -86,10 +86,12 @@ pub struct IndexState {
 pub struct SuspiciousTimestamp {
     /// The segment file.
     pub segment: String,
-    /// The newest timestamp in it that was seen.
+    /// The newest such timestamp in it that was seen.
     pub timestamp: Timestamp,
     /// Why it is suspicious.
     pub reason: &'static str,
+    /// The first offset of the first batch with one, where all were read.
+    pub first_offset: Option<Offset>,
 }
 
 /// Something that is on the disk but not part of the log.
@@ -109,54 +111,78 @@ pub enum Shadowed {
 }
 
 /// What is known of the bytes of one segment.
-#[derive(Clone, Debug)]
-pub(super) struct SegmentLook {
+#[derive(Clone, Debug, Default)]
+pub struct SegmentLook {
     /// The first offset behind its batches, if that was found.
     pub end: Option<Offset>,
     /// Were records missing in the batches that were seen, as after compaction?
     pub is_sparse: bool,
     /// First offsets of what was missing between batches, and first offsets behind.
     pub holes: Vec<(Offset, Offset)>,
-    newest: Option<Timestamp>,
-    indexes: Vec<IndexState>,
+    /// What can hardly be meant of its timestamps.
+    pub timestamps: Vec<SuspiciousTimestamp>,
+    /// Its index files that are not sound.
+    pub indexes: Vec<IndexState>,
+}
+
+/// What was seen of the bytes of a log.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Its segments, in the order of the state.
+    pub looks: Vec<SegmentLook>,
+    /// Bytes that are wrong, by segment and position.
+    pub damage: Vec<Stretch>,
+    /// Batches that are served although something is wrong with them, in the same order.
+    pub oddities: Vec<Oddity>,
+    /// Was everything read? Then the holes of a compacted log are known too.
+    pub in_full: bool,
 }
 
 /// Looks at `log` as it was in `state`, at the time `now`.
 pub fn survey(log: &Log, state: &LogState, now: Timestamp) -> Result<Facts> {
     let mut batches_left = MOST_BATCHES_IN_ALL;
-    let looks = state.segments.iter().map(|segment| look(log, state, segment, &mut batches_left));
-    let mut looks = looks.collect::<Result<Vec<_>>>()?;
+    let looks =
+        state.segments.iter().map(|segment| look(log, state, segment, &mut batches_left, now));
+    let looks = looks.collect::<Result<Vec<_>>>()?;
     let here = |path: &Path| state.segments.iter().any(|segment| segment.log.path() == path);
     let mut damage = log.findings().stretches();
     damage.retain(|stretch| here(&stretch.path));
     let mut oddities = log.findings().oddities();
     oddities.retain(|oddity| here(&oddity.path));
-    let has_holes = looks.iter().any(|look| !look.holes.is_empty());
-    let has_cleaner = is_compacted(log, &looks);
-    if has_cleaner {
-        // There they are as many as one cares to look for, and nothing to wonder about.
-        for look in &mut looks {
-            look.holes.clear();
+    Ok(Facts::of(log, state, Seen { looks, damage, oddities, in_full: false }))
+}
+
+impl Facts {
+    /// What `seen` and the state of a log tell.
+    pub fn of(log: &Log, state: &LogState, seen: Seen) -> Facts {
+        let Seen { mut looks, damage, oddities, in_full } = seen;
+        let has_holes = looks.iter().any(|look| !look.holes.is_empty());
+        let has_cleaner = is_compacted(log, &looks);
+        if has_cleaner && !in_full {
+            // There they are as many as one cares to look for, and nothing to wonder about.
+            for look in &mut looks {
+                look.holes.clear();
+            }
+        }
+        let compacted = has_cleaner || has_holes;
+        Facts {
+            partition: log.name().clone(),
+            directory: log.path().to_path_buf(),
+            log_start: state.log_start,
+            log_end: state.log_end,
+            high_watermark: state.high_watermark,
+            torn_tail: state.torn_tail.clone(),
+            missing: missing::find(log, state, &looks, &damage, compacted),
+            damage,
+            oddities,
+            below_log_start: below_log_start(state),
+            shadowed: shadowed(state, &looks),
+            indexes: looks.iter_mut().flat_map(|look| look.indexes.drain(..)).collect(),
+            timestamps: looks.into_iter().flat_map(|look| look.timestamps).collect(),
+            leftovers: state.leftovers.clone(),
+            read_in_full: in_full,
         }
     }
-    let compacted = has_cleaner || has_holes;
-    Ok(Facts {
-        partition: log.name().clone(),
-        directory: log.path().to_path_buf(),
-        log_start: state.log_start,
-        log_end: state.log_end,
-        high_watermark: state.high_watermark,
-        torn_tail: state.torn_tail.clone(),
-        missing: missing::find(log, state, &looks, &damage, compacted),
-        damage,
-        oddities,
-        below_log_start: below_log_start(state),
-        indexes: looks.iter().flat_map(|look| look.indexes.iter().cloned()).collect(),
-        timestamps: timestamps(state, &looks, now),
-        leftovers: state.leftovers.clone(),
-        shadowed: shadowed(state, &looks),
-        read_in_full: false,
-    })
 }
 
 /// Why `newest`, the largest timestamp of something, can hardly be meant; `None` when it can.
@@ -179,6 +205,7 @@ fn look(
     state: &LogState,
     segment: &Arc<Segment>,
     batches_left: &mut usize,
+    now: Timestamp,
 ) -> Result<SegmentLook> {
     let shared = log.shared();
     let offsets = soundness::offset_index(shared, segment)?;
@@ -187,22 +214,38 @@ fn look(
     let tail = Tail::of(log, segment, anchor, batches_left)?;
     let end = if segment.active { Some(state.log_end) } else { tail.end };
     let times = soundness::time_index(shared, segment, end)?;
-    let named = |extension: &str, file: Option<&File>, faults: Vec<String>| {
-        let path = segment.log.path().with_extension(extension);
-        let file = file_name(file.map_or(&path, File::path));
-        (!faults.is_empty()).then(|| IndexState { file, state: faults.join("; ") })
-    };
+    let newest = tail.newest.max(times.last.map(|entry| entry.timestamp));
+    let suspicious = newest.and_then(|timestamp| {
+        let reason = suspicion(timestamp, now)?;
+        let segment = file_name(segment.log.path());
+        Some(SuspiciousTimestamp { segment, timestamp, reason, first_offset: None })
+    });
     let indexes = [
-        named("index", segment.index.as_ref(), offsets.faults),
-        named("timeindex", segment.time_index.as_ref(), times.faults),
+        IndexState::of(segment, "index", segment.index.as_ref(), &offsets.faults),
+        IndexState::of(segment, "timeindex", segment.time_index.as_ref(), &times.faults),
     ];
     Ok(SegmentLook {
         end,
         is_sparse: tail.is_sparse,
         holes: tail.holes,
-        newest: tail.newest.max(times.last.map(|entry| entry.timestamp)),
+        timestamps: suspicious.into_iter().collect(),
         indexes: indexes.into_iter().flatten().collect(),
     })
+}
+
+impl IndexState {
+    /// The state of an index `file` of `segment`, which would have this `extension` if it were
+    /// there; `None` when it has no faults.
+    pub fn of(
+        segment: &Segment,
+        extension: &str,
+        file: Option<&File>,
+        faults: &[String],
+    ) -> Option<IndexState> {
+        let path = segment.log.path().with_extension(extension);
+        let file = file_name(file.map_or(&path, File::path));
+        (!faults.is_empty()).then(|| IndexState { file, state: faults.join("; ") })
+    }
 }
 
 /// The last batches of a segment.
@@ -305,17 +348,6 @@ fn is_in_cleaner_checkpoint(log: &Log) -> bool {
 fn below_log_start(state: &LogState) -> Option<(Offset, Offset)> {
     let end = state.log_start.min(state.log_end);
     (state.disk_start < end).then(|| (state.disk_start, end.previous()))
-}
-
-fn timestamps(state: &LogState, looks: &[SegmentLook], now: Timestamp) -> Vec<SuspiciousTimestamp> {
-    let looked = state.segments.iter().zip(looks);
-    let suspicious = looked.filter_map(|(segment, look)| {
-        let timestamp = look.newest?;
-        let reason = suspicion(timestamp, now)?;
-        let segment = file_name(segment.log.path());
-        Some(SuspiciousTimestamp { segment, timestamp, reason })
-    });
-    suspicious.collect()
 }
 
 fn shadowed(state: &LogState, looks: &[SegmentLook]) -> Vec<Shadowed> {

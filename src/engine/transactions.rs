@@ -1,10 +1,12 @@
 //! Which transactional records are committed, aborted or still open, read from the markers in the
 //! log itself: the `.txnindex` files may be missing or wrong, and are not asked.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::engine::scanner::{Item, Scanner};
 use crate::error::Result;
+use crate::format::batch::{BatchHeader, HEADER_BYTES};
+use crate::format::index::AbortedTransaction;
 use crate::format::record::Cursor;
 use crate::units::Offset;
 
@@ -28,10 +30,12 @@ impl TransactionState {
     }
 }
 
-/// What one segment says of transactions, in offset order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What some adjacent batches, such as those of one segment, say of transactions, in offset order.
+#[derive(Clone, Debug, Default)]
 pub struct SegmentTransactions {
     events: Vec<Event>,
+    /// Producers with data behind their last marker.
+    begun: HashSet<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,31 +56,42 @@ enum EventKind {
 impl SegmentTransactions {
     /// Reads all batches of a segment. Fails on I/O errors and interruption.
     pub fn read(mut scanner: Scanner) -> Result<SegmentTransactions> {
-        let mut events = Vec::new();
-        let mut begun = HashSet::new();
+        let mut read = SegmentTransactions::default();
         loop {
-            let (header, position) = match scanner.step()? {
-                Item::Batch(header, position) => (header, position),
-                Item::Damage(_) => continue,
-                Item::End { .. } => return Ok(SegmentTransactions { events }),
-            };
-            if !header.transactional {
-                continue;
-            }
-            let (offset, producer_id) = (header.base_offset, header.producer_id);
-            if header.control {
-                let raw = scanner.batch_bytes(&header, position).unwrap_or_default();
-                let payload = raw.get(crate::format::batch::HEADER_BYTES..).unwrap_or_default();
-                let record = Cursor::new(&header, payload)
-                    .ok()
-                    .and_then(|mut cursor| cursor.next(&header, payload)?.ok());
-                if let Some(state) = record.and_then(|record| marker(record.key?)) {
-                    begun.remove(&producer_id);
-                    events.push(Event { offset, producer_id, kind: EventKind::Marker(state) });
+            match scanner.step()? {
+                Item::Batch(header, position) => {
+                    read.see(&header, scanner.batch_bytes(&header, position));
                 }
-            } else if begun.insert(producer_id) {
-                events.push(Event { offset, producer_id, kind: EventKind::Data });
+                Item::Damage(_) => {}
+                Item::End { .. } => {
+                    read.begun = HashSet::new();
+                    return Ok(read);
+                }
             }
+        }
+    }
+
+    /// Adds the next batch; `raw` are its bytes, which only control batches need.
+    #[inline]
+    pub fn see(&mut self, header: &BatchHeader, raw: Option<&[u8]>) {
+        if header.transactional {
+            self.see_transactional(header, raw);
+        }
+    }
+
+    fn see_transactional(&mut self, header: &BatchHeader, raw: Option<&[u8]>) {
+        let (offset, producer_id) = (header.base_offset, header.producer_id);
+        if header.control {
+            let payload = raw.and_then(|raw| raw.get(HEADER_BYTES..)).unwrap_or_default();
+            let record = Cursor::new(header, payload)
+                .ok()
+                .and_then(|mut cursor| cursor.next(header, payload)?.ok());
+            if let Some(state) = record.and_then(|record| marker(record.key?)) {
+                self.begun.remove(&producer_id);
+                self.events.push(Event { offset, producer_id, kind: EventKind::Marker(state) });
+            }
+        } else if self.begun.insert(producer_id) {
+            self.events.push(Event { offset, producer_id, kind: EventKind::Data });
         }
     }
 
@@ -110,27 +125,49 @@ fn marker(key: &[u8]) -> Option<TransactionState> {
 pub struct Transactions {
     ends: HashMap<i64, Vec<(Offset, TransactionState)>>,
     open: HashMap<i64, Offset>,
+    /// The same, by first offset.
+    open_in_order: BTreeSet<(Offset, i64)>,
 }
 
 impl Transactions {
-    /// Adds the next segment.
-    pub fn add(&mut self, segment: &SegmentTransactions) {
+    /// Adds the next segment. The entries that its `.txnindex` should have.
+    pub fn add(&mut self, segment: &SegmentTransactions) -> Vec<AbortedTransaction> {
+        let mut aborted = Vec::new();
         for event in &segment.events {
-            match event.kind {
+            let Event { offset, producer_id, kind } = *event;
+            match kind {
                 EventKind::Data => {
-                    self.open.entry(event.producer_id).or_insert(event.offset);
+                    let first = *self.open.entry(producer_id).or_insert(offset);
+                    self.open_in_order.insert((first, producer_id));
                 }
                 EventKind::Marker(state) => {
-                    self.open.remove(&event.producer_id);
-                    self.ends.entry(event.producer_id).or_default().push((event.offset, state));
+                    let begun = self.open.remove(&producer_id);
+                    if let Some(first_offset) = begun {
+                        self.open_in_order.remove(&(first_offset, producer_id));
+                        if state == TransactionState::Aborted {
+                            aborted.push(AbortedTransaction {
+                                producer_id,
+                                first_offset,
+                                last_offset: offset,
+                                last_stable_offset: self.first_open().unwrap_or(offset.next()),
+                            });
+                        }
+                    }
+                    self.ends.entry(producer_id).or_default().push((offset, state));
                 }
             }
         }
+        aborted
     }
 
     /// The first offset of the earliest transaction that is still open.
     pub fn first_open(&self) -> Option<Offset> {
-        self.open.values().min().copied()
+        self.open_in_order.first().map(|(first, _)| *first)
+    }
+
+    /// First offsets and producer ids of the transactions that are still open, in that order.
+    pub fn open(&self) -> impl Iterator<Item = (Offset, i64)> {
+        self.open_in_order.iter().copied()
     }
 
     /// How the transaction ended that `producer_id` had open at `offset`.

@@ -170,7 +170,7 @@ fn relative(base: Offset, offset: Offset) -> Option<i32> {
 
 /// The least number below `count` for which `is_below` fails; some number up to `count` if it does
 /// not hold for a beginning of them.
-fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
+pub fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low + (high - low) / 2;

@@ -1,1 +1,3 @@
 //! Reading a log to explain it: values out, nothing is printed here and nothing is shown as a file.
+
+pub mod check;

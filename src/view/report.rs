@@ -41,6 +41,7 @@ pub fn object(facts: &Facts) -> Value {
             "segment": suspicious.segment,
             "timestamp": suspicious.timestamp.millis(),
             "reason": suspicious.reason,
+            "first_offset": suspicious.first_offset.map(Offset::get),
         })),
         "leftovers": facts.leftovers,
         "shadowed": list(&facts.shadowed, shadowed),
@@ -52,7 +53,8 @@ fn list<T>(items: &[T], shown: impl Fn(&T) -> Value) -> Vec<Value> {
     items.iter().map(shown).collect()
 }
 
-fn torn_tail(tail: &TornTail) -> Value {
+/// The object of a torn tail.
+pub fn torn_tail(tail: &TornTail) -> Value {
     json!({
         "segment": file_name(&tail.path),
         "position": tail.position.get(),
@@ -111,11 +113,10 @@ mod tests {
         String::from_utf8(text(facts)).unwrap()
     }
 
-    /// Every list with one element; what programs read must not change by accident.
-    #[test]
-    fn the_report_is_stable() {
-        let path = std::path::PathBuf::from("data/t-0/00000000000000000005.log");
+    /// Every list with at least one element.
+    fn full() -> Facts {
         let segment = "00000000000000000005.log".to_owned();
+        let path = std::path::Path::new("data/t-0").join(&segment);
         let stretch = Stretch {
             path: path.clone(),
             start: Position::new(10),
@@ -124,8 +125,8 @@ mod tests {
             end_offset: offset(9),
             reason: "checksum".to_owned(),
         };
-        let nothing_lost = Stretch { end_offset: offset(7), ..stretch.clone() };
-        let facts = Facts {
+        let lost = Stretch { end_offset: offset(7), ..stretch.clone() };
+        Facts {
             partition: "t-0".parse().unwrap(),
             directory: "data/t-0".into(),
             log_start: offset(6),
@@ -136,7 +137,7 @@ mod tests {
                 position: Position::new(300),
                 bytes: 80,
             }),
-            damage: vec![stretch, nothing_lost],
+            damage: vec![stretch, lost],
             oddities: vec![Oddity {
                 path,
                 position: Position::new(200),
@@ -154,7 +155,8 @@ mod tests {
             timestamps: vec![SuspiciousTimestamp {
                 segment: segment.clone(),
                 timestamp: Timestamp::from_millis(-1),
-                reason: "more than a day in the future",
+                reason: "future",
+                first_offset: None,
             }],
             leftovers: vec!["l".to_owned()],
             shadowed: vec![
@@ -162,8 +164,13 @@ mod tests {
                 Shadowed::Offsets { segment, first_offset: offset(20), last_offset: offset(21) },
             ],
             read_in_full: false,
-        };
-        let compact = object(&facts).to_string();
+        }
+    }
+
+    /// What programs read must not change by accident.
+    #[test]
+    fn the_report_is_stable() {
+        let compact = object(&full()).to_string();
         let expected = concat!(
             r#"{"topic":"t","partition":0,"directory":"data/t-0","#,
             r#""log_start":6,"log_end":20,"high_watermark":19,"#,
@@ -178,7 +185,7 @@ mod tests {
             r#""below_log_start":{"first_offset":5,"last_offset":5},"#,
             r#""indexes":[{"file":"i","state":"missing"}],"#,
             r#""timestamps":[{"segment":"00000000000000000005.log","timestamp":-1,"#,
-            r#""reason":"more than a day in the future"}],"#,
+            r#""reason":"future","first_offset":null}],"#,
             r#""leftovers":["l"],"#,
             r#""shadowed":[{"file":"s"},{"segment":"00000000000000000005.log","#,
             r#""first_offset":20,"last_offset":21}],"read_in_full":false}"#,
