@@ -69,10 +69,24 @@ pub fn run(typed: &AppendArgs) -> Result<()> {
 
 /// The data directory of a partition, locked, and its log.
 pub fn open(partition: &Path) -> Result<(DataDir, Arc<Log>)> {
+    open_with(partition, ReadOptions::default(), true)
+}
+
+/// The same with these options; not locked, and not to be written, unless `writable`.
+pub fn open_with(
+    partition: &Path,
+    options: ReadOptions,
+    writable: bool,
+) -> Result<(DataDir, Arc<Log>)> {
     let Source::Partition { parent, name } = source::classify(partition, false)? else {
-        return Err(Error::refused(partition, "this is not the directory of one partition"));
+        let reason = "this is a data directory, not the directory of one partition";
+        return Err(Error::refused(partition, reason));
     };
-    let data_dir = DataDir::writable(&parent, Some(&name), ReadOptions::default())?;
+    let data_dir = if writable {
+        DataDir::writable(&parent, Some(&name), options)?
+    } else {
+        DataDir::new(&parent, Some(&name), options)
+    };
     match data_dir.log(&name)? {
         Some(log) => Ok((data_dir, log)),
         None => Err(Error::refused(partition, "this is not the directory of a live partition")),

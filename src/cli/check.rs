@@ -85,7 +85,7 @@ pub fn run(typed: &CheckArgs) -> Result<u8> {
 }
 
 /// To standard output; that a reader has gone away is no error.
-fn print(text: &[u8]) -> Result<()> {
+pub fn print(text: &[u8]) -> Result<()> {
     match io::stdout().lock().write_all(text) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write", "-")(e)),
         _ => Ok(()),
@@ -328,7 +328,8 @@ fn damage(stretch: &Stretch) -> String {
     format!("{place}, {lost}: {}", stretch.reason)
 }
 
-fn offsets(first: Offset, last: Offset) -> String {
+/// Offsets as people say them.
+pub fn offsets(first: Offset, last: Offset) -> String {
     if first == last { format!("offset {first}") } else { format!("offsets {first} to {last}") }
 }
 

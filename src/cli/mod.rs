@@ -12,6 +12,7 @@ pub mod mount;
 pub mod mount_options;
 pub mod output;
 pub mod range;
+pub mod repair;
 pub mod truncate;
 pub mod umount;
 
@@ -38,6 +39,7 @@ enum Command {
     Append(append::AppendArgs),
     Truncate(truncate::TruncateArgs),
     Check(check::CheckArgs),
+    Repair(repair::RepairArgs),
 }
 
 impl Command {
@@ -49,6 +51,7 @@ impl Command {
             Command::Append(typed) => append::run(&typed).map(|()| exit_code::OK),
             Command::Truncate(typed) => truncate::run(&typed).map(|()| exit_code::OK),
             Command::Check(typed) => check::run(&typed),
+            Command::Repair(typed) => repair::run(&typed),
             Command::Umount(typed) => umount::run(&typed).map(|()| exit_code::OK),
         }
     }

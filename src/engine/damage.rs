@@ -43,6 +43,11 @@ impl Stretch {
         Error::Damage { path: self.path.clone(), position: self.start, reason }
     }
 
+    /// Is it only too large for the bound that was asked for, and perhaps not wrong at all?
+    pub fn is_beyond_bound(&self) -> bool {
+        self.reason.contains(" bytes, allowed ") || self.reason.contains("expands to more than ")
+    }
+
     /// The first offset from `from` on, and before `limit`, that is lost in it; bytes between two
     /// neighbours in order hold none.
     pub fn first_lost(&self, from: Offset, limit: Offset) -> Option<Offset> {

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -208,6 +208,22 @@ enum Access {
     Write,
 }
 
+/// What root makes belongs to whom the directory belongs that it is in: a broker must be able to
+/// open it. Others make what is their own.
+pub fn give_to_owner(
+    path: &Path,
+    give: impl FnOnce(Option<u32>, Option<u32>) -> io::Result<()>,
+) -> Result<()> {
+    let Some(directory) = path.parent().filter(|_| sys::effective_user() == 0) else {
+        return Ok(());
+    };
+    let owner = std::fs::symlink_metadata(directory).map_err(Error::io("stat", directory))?;
+    if owner.uid() == 0 {
+        return Ok(());
+    }
+    give(Some(owner.uid()), Some(owner.gid())).map_err(Error::io("change the owner of", path))
+}
+
 fn open_to_write(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
@@ -239,6 +255,7 @@ impl Disk for RealDisk {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).custom_flags(libc::O_NOFOLLOW);
         let made = self.with_room(|| options.open(path)).map_err(Error::io("create", path))?;
+        give_to_owner(path, |uid, gid| fchown(&made, uid, gid))?;
         let facts = Facts::of(&made.metadata().map_err(Error::io("stat", path))?);
         self.cache().put((facts.id, Access::Write), Arc::new(made));
         Ok(DiskFile { path: path.to_path_buf(), id: facts.id })
@@ -288,7 +305,8 @@ impl Disk for RealDisk {
     }
 
     fn create_directory(&self, path: &Path) -> Result<()> {
-        std::fs::create_dir(path).map_err(Error::io("make", path))
+        std::fs::create_dir(path).map_err(Error::io("make", path))?;
+        give_to_owner(path, |uid, gid| lchown(path, uid, gid))
     }
 
     fn remove_directory(&self, path: &Path) -> Result<()> {

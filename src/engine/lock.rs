@@ -5,9 +5,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use crate::engine::disk::give_to_owner;
 use crate::error::{Error, Result};
 use crate::sys;
 
@@ -36,6 +37,7 @@ impl DirLock {
                 .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
                 .open(&path)
                 .map_err(Error::io("open", &path))?;
+            give_to_owner(&path, |uid, gid| fchown(&file, uid, gid))?;
             match sys::lock_whole_file(&file) {
                 Ok(()) => {}
                 Err(held) if held.kind() == ErrorKind::WouldBlock => {

@@ -12,6 +12,9 @@ use crate::engine::log::{Log, LogState};
 use crate::format::name::{SegmentFile, SegmentFileKind, SegmentFileState};
 use crate::units::Offset;
 
+/// How the names of files end that repair and recovery put beside a log.
+const KEPT: &str = ".offsetfs";
+
 /// Offsets that are not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
@@ -135,7 +138,7 @@ fn between(
         if start >= limit {
             continue;
         }
-        if !compacted {
+        if !compacted && !was_repaired(state, pair[0].base_offset) {
             gaps.push((start, limit, Why::Segment));
             continue;
         }
@@ -144,6 +147,15 @@ fn between(
         gaps.push((lost, limit, Why::Segment));
     }
     gaps
+}
+
+/// Lies something beside the segment at `base` that was taken out of it? Then no other one is lost.
+fn was_repaired(state: &LogState, base: Offset) -> bool {
+    let log = SegmentFileKind::Log.file_name(base);
+    let is_kept = |name: &str| {
+        name.strip_prefix(&log).is_some_and(|rest| rest.starts_with('.') && rest.ends_with(KEPT))
+    };
+    state.names.iter().filter_map(|name| name.to_str()).any(is_kept)
 }
 
 /// Behind the last segment only the names of what is left, and the high watermark, say how much

@@ -34,6 +34,7 @@ pub mod limits;
 pub mod load;
 pub mod lock;
 pub mod log;
+pub mod mend;
 pub mod metadata;
 pub mod missing;
 #[expect(unsafe_code, reason = "the room of memory maps")]

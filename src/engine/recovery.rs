@@ -87,12 +87,13 @@ pub fn open(
     Ok(Opening { state, epochs, producers, recovery_point, newest, first_timestamp })
 }
 
-struct Recovery<'a> {
-    log: &'a Log,
-    shared: &'a Arc<Shared>,
-    access: &'a WriteAccess,
-    limits: &'a Limits,
-    interrupted: Option<&'a Interrupted>,
+/// What recovery works with; truncation and repair use the same tools.
+pub(super) struct Recovery<'a> {
+    pub(super) log: &'a Log,
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) access: &'a WriteAccess,
+    pub(super) limits: &'a Limits,
+    pub(super) interrupted: Option<&'a Interrupted>,
 }
 
 /// What the batches of a segment make of its indexes.
@@ -106,15 +107,15 @@ struct Rebuilt {
 }
 
 impl Recovery<'_> {
-    fn disk(&self) -> &dyn Disk {
+    pub(super) fn disk(&self) -> &dyn Disk {
         &*self.shared.disk
     }
 
-    fn scanner(&self, segment: &Arc<Segment>) -> Scanner {
+    pub(super) fn scanner(&self, segment: &Arc<Segment>) -> Scanner {
         self.shared.long_scanner(segment, self.interrupted)
     }
 
-    fn epochs(&self, state: &LogState) -> Result<LeaderEpochs> {
+    pub(super) fn epochs(&self, state: &LogState) -> Result<LeaderEpochs> {
         let path = self.log.path().join(LEADER_EPOCHS);
         let bytes = match read_small(self.disk(), &path, 1 << 24) {
             Ok(bytes) => bytes,
@@ -128,7 +129,7 @@ impl Recovery<'_> {
         Ok(LeaderEpochs::new(&entries))
     }
 
-    fn write_epochs(&self, epochs: &LeaderEpochs) -> Result<()> {
+    pub(super) fn write_epochs(&self, epochs: &LeaderEpochs) -> Result<()> {
         self.access.begin(self.disk())?;
         let path = self.log.path().join(LEADER_EPOCHS);
         let text = write_leader_epochs(epochs.entries());
@@ -172,7 +173,7 @@ impl Recovery<'_> {
     }
 
     /// Rebuilds the indexes of a segment from its batches; where the first bad one begins.
-    fn recover_segment(
+    pub(super) fn recover_segment(
         &self,
         segment: &Arc<Segment>,
         epochs: &mut LeaderEpochs,
@@ -332,7 +333,7 @@ impl Recovery<'_> {
     }
 
     /// A free name that a broker ignores.
-    fn kept_name(&self, path: &Path, position: Position) -> PathBuf {
+    pub(super) fn kept_name(&self, path: &Path, position: Position) -> PathBuf {
         let mut name = path.with_added_extension(format!("{position}.offsetfs"));
         for number in 2.. {
             if self.disk().facts(&name).is_err_and(|e| e.is_not_found()) {
@@ -385,7 +386,7 @@ impl Recovery<'_> {
 
     /// The producers before `end`: from the newest snapshot that can be read, and the batches
     /// behind it.
-    fn producers_before(&self, state: &LogState, end: Offset) -> Result<ProducerStates> {
+    pub(super) fn producers_before(&self, state: &LogState, end: Offset) -> Result<ProducerStates> {
         let reload = snapshots::reload(&snapshot_offsets(state), state.log_start, end);
         let mut producers = ProducerStates::new(state.log_start);
         let forever = i64::MAX;

@@ -1,0 +1,207 @@
+//! Mending a log that nobody writes (contract 6.6): bytes that are no batches are taken out of a
+//! segment and kept beside, files that are derived from it are made anew. Every step leaves a log
+//! that can be read as well as before, so that it may stop anywhere.
+
+use std::path::{Path, PathBuf};
+
+use crate::engine::access::{Standing, WriteAccess};
+use crate::engine::config;
+use crate::engine::disk::{Disk, DiskFile, read_small};
+use crate::engine::epochs::LeaderEpochs;
+use crate::engine::limits::Limits;
+use crate::engine::load;
+use crate::engine::log::{Log, LogState};
+use crate::engine::recovery::Recovery;
+use crate::engine::scanner::Item;
+use crate::engine::segment::Segment;
+use crate::engine::writer::{LEADER_EPOCHS, remove_if_there};
+use crate::error::{Error, Result};
+use crate::format::checkpoint::parse_leader_epochs;
+use crate::units::{Offset, Position};
+
+/// Bytes that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+/// What a disk that is going bad is asked for, where it refuses more.
+const SECTOR_BYTES: usize = 4096;
+
+/// Bytes of a file: where they begin, and how many they are.
+pub type ByteRange = (Position, u64);
+
+/// The tools for one log.
+pub struct Mender<'a> {
+    log: &'a Log,
+    access: &'a WriteAccess,
+    limits: Limits,
+}
+
+impl<'a> Mender<'a> {
+    /// For a log of a data directory that was opened to be written, and that has no writer.
+    pub fn new(log: &'a Log) -> Result<Mender<'a>> {
+        let access = log.shared().access.as_ref();
+        let access =
+            access.ok_or_else(|| Error::refused(log.path(), "not opened to be written"))?;
+        Ok(Mender { log, access, limits: Limits::new(log.name(), &config::effective(log)) })
+    }
+
+    /// The log as its files are now.
+    pub fn state(&self) -> Result<LogState> {
+        load::load(self.log.shared(), self.log.name(), self.log.path())
+    }
+
+    fn disk(&self) -> &dyn Disk {
+        &*self.log.shared().disk
+    }
+
+    fn recovery(&self) -> Recovery<'_> {
+        Recovery {
+            log: self.log,
+            shared: &self.log.shared,
+            access: self.access,
+            limits: &self.limits,
+            interrupted: None,
+        }
+    }
+
+    /// Takes `ranges`, which ascend, out of the segment file `log`; each is kept in a file of its
+    /// own, named after its position. Where they are. The segment is replaced as a whole.
+    pub fn take_out(&self, log: &DiskFile, ranges: &[ByteRange]) -> Result<Vec<PathBuf>> {
+        let disk = self.disk();
+        self.access.begin(disk)?;
+        let size = disk.facts_of(log)?.bytes;
+        let mut kept = Vec::new();
+        for &(position, bytes) in ranges {
+            let name = self.recovery().kept_name(&log.path, position);
+            let to = disk.create(&name)?;
+            self.copy(log, (position, bytes), &to, Position::START, true)?;
+            disk.sync(&to)?;
+            kept.push(name);
+        }
+        let scratch = log.path.with_added_extension("tmp");
+        remove_if_there(disk, &scratch)?;
+        let to = disk.create(&scratch)?;
+        let (mut from, mut at) = (Position::START, Position::START);
+        for &(position, bytes) in ranges.iter().chain([&(Position::new(size), 0)]) {
+            let good = position.get().saturating_sub(from.get());
+            let copied = self.copy(log, (from, good), &to, at, false);
+            copied.inspect_err(|_| drop(disk.remove(&scratch)))?;
+            at = at.plus(good);
+            from = position.plus(bytes);
+        }
+        disk.sync(&to)?;
+        disk.sync_directory(self.log.path())?;
+        disk.rename(&scratch, &log.path)?;
+        disk.sync_directory(self.log.path())?;
+        Ok(kept)
+    }
+
+    /// Copies `range` of `from` to `at` in `to`. With `bad_sectors`, what the disk refuses to give
+    /// is left zero.
+    fn copy(
+        &self,
+        from: &DiskFile,
+        range: ByteRange,
+        to: &DiskFile,
+        at: Position,
+        bad_sectors: bool,
+    ) -> Result<()> {
+        let (start, bytes) = range;
+        let mut buffer = vec![0; COPY_BYTES];
+        let (mut done, mut step) = (0, COPY_BYTES);
+        while done < bytes {
+            let left = usize::try_from(bytes - done).unwrap_or(step);
+            let piece = &mut buffer[..left.min(step)];
+            match self.disk().read_at(from, start.plus(done), piece) {
+                Ok(read) if read == piece.len() => {}
+                Ok(_) => {
+                    let reason = "got shorter while it was repaired";
+                    return Err(Error::refused(&from.path, reason));
+                }
+                Err(_) if bad_sectors && step > SECTOR_BYTES => {
+                    step = SECTOR_BYTES;
+                    continue;
+                }
+                Err(e) if bad_sectors => {
+                    log::warn!("{e}; kept as zeros");
+                    piece.fill(0);
+                }
+                Err(e) => return Err(e),
+            }
+            self.disk().write_at(to, at.plus(done), piece)?;
+            done += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes the indexes of `segment` anew, as Kafka's recovery does.
+    pub fn rebuild_indexes(&self, state: &LogState, segment: &Segment) -> Result<()> {
+        let number = state.segments.iter().position(|it| it.base_offset == segment.base_offset);
+        let Some(segment) = number.and_then(|number| state.segments.get(number)) else {
+            return Err(Error::refused(segment.log.path(), "is not a segment of the log any more"));
+        };
+        let work = self.recovery();
+        let mut producers = work.producers_before(state, segment.base_offset)?;
+        let mut epochs = LeaderEpochs::new(&[]);
+        match work.recover_segment(segment, &mut epochs, &mut producers)? {
+            None => Ok(()),
+            Some(position) => {
+                let reason = format!("damage at position {position} came while it was repaired");
+                Err(Error::refused(segment.log.path(), reason))
+            }
+        }
+    }
+
+    /// Makes the leader epochs anew, as the batches have them. An epoch that has no record yet is
+    /// kept.
+    pub fn rebuild_epochs(&self, state: &LogState) -> Result<()> {
+        let path = self.log.path().join(LEADER_EPOCHS);
+        let known = read_small(self.disk(), &path, 1 << 24).ok();
+        let known = known.and_then(|bytes| parse_leader_epochs(&bytes).ok()).unwrap_or_default();
+        let mut epochs = LeaderEpochs::new(&[]);
+        for segment in &state.segments {
+            let mut scanner = self.log.shared().long_scanner(segment, None);
+            loop {
+                match scanner.step()? {
+                    Item::Batch(header, _) => drop(epochs.append(&header)),
+                    Item::Damage(_) => {}
+                    Item::End { .. } => break,
+                }
+            }
+        }
+        for entry in known.iter().filter(|entry| entry.start == state.log_end) {
+            if epochs.latest().is_none_or(|latest| entry.epoch > latest) {
+                let _ = epochs.assign(entry.epoch, entry.start);
+            }
+        }
+        let _ = epochs.truncate_from_start(state.log_start);
+        self.recovery().write_epochs(&epochs)
+    }
+
+    /// Gives a file of the partition a name that a broker ignores; which one.
+    pub fn put_away(&self, file: &Path) -> Result<PathBuf> {
+        self.access.begin(self.disk())?;
+        let name = self.recovery().kept_name(file, Position::START);
+        self.disk().rename(file, &name)?;
+        self.disk().sync_directory(self.log.path())?;
+        Ok(name)
+    }
+
+    /// Takes back to the log end what the checkpoints have beyond it.
+    pub fn lower_checkpoints(&self, state: &LogState) -> Result<()> {
+        let (name, checkpoints) = (self.log.name(), &self.log.shared().checkpoints);
+        let within = |offset: Option<Offset>| offset.unwrap_or_default().min(state.log_end);
+        let standing = Standing {
+            name: name.clone(),
+            recovery_point: within(checkpoints.recovery_point(name)),
+            high_watermark: within(checkpoints.high_watermark(name)),
+            log_start: checkpoints.log_start(name),
+        };
+        self.access.begin(self.disk())?;
+        self.access.checkpoint(self.disk(), &[standing])
+    }
+
+    /// Something failed half way: a broker must not take the directory for one that was left in
+    /// order.
+    pub fn spoil(&self) {
+        self.access.spoil();
+    }
+}
