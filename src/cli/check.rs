@@ -228,8 +228,8 @@ fn describe(found: &Found, other: &[OsString]) -> String {
     if sum.damaged > 0 {
         text.push_str(
             "What can be read is there in a read-only mount (offsetfs mount SOURCE MOUNTPOINT).\n\
-             `offsetfs repair PARTITION_DIR --dry-run` says what would be set aside. Before that, no\n\
-             broker should start here: it may cut a log off at the first batch that is wrong.\n",
+             `offsetfs repair PARTITION_DIR --dry-run` says what would be set aside. Before that,\n\
+             no broker should start here: it may cut a log at the first batch that is wrong.\n",
         );
     }
     text

@@ -17,6 +17,7 @@ use crate::engine::window::Window;
 use crate::error::{Error, Result};
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::index::{OffsetIndex, TimeIndex};
+use crate::format::legacy;
 use crate::format::record::Record;
 use crate::units::{Offset, Position, Timestamp};
 
@@ -314,6 +315,11 @@ impl Log {
                 batch
             }
         };
+        // The offset of a wrapper is not covered by its checksum: it must join the batch before.
+        if header.is_legacy_wrapper() && legacy::first_offset(&header, &batch.bytes) != Ok(expected)
+        {
+            return Ok(None);
+        }
         if header.control || !filter.shows(&header) {
             return Ok(Some(Found::Nothing));
         }
@@ -369,12 +375,9 @@ impl Log {
             return Ok(start);
         }
         let header = promised(&*self.shared.disk, window, segment, entry.position, entry.offset)?;
-        Ok(header.map_or(start, |header| {
-            // The offsets of a legacy wrapper reach down to an unknown one.
-            let expected =
-                if header.is_legacy_wrapper() { start.expected } else { header.base_offset };
-            Anchor { position: entry.position, expected }
-        }))
+        let Some(header) = header else { return Ok(start) };
+        let expected = self.shared.first_offset(segment, &header, entry.position)?;
+        Ok(Anchor { position: entry.position, expected })
     }
 
     /// Where a search for the first record that is not older than `time` may begin, and the newest
@@ -483,7 +486,8 @@ impl Log {
             let disk = &*self.shared.disk;
             let header = promised(disk, &mut window, segment, entry.position, entry.offset)?;
             if let Some(header) = header {
-                let (position, expected) = (entry.position, header.base_offset);
+                let position = entry.position;
+                let expected = self.shared.first_offset(segment, &header, position)?;
                 sections.push(Anchor { position, expected });
                 before = position;
             }

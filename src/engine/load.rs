@@ -220,8 +220,9 @@ fn find_end(shared: &Shared, segment: &Arc<Segment>) -> Result<End> {
         let promise = promised(&*shared.disk, &mut window, segment, entry.position, entry.offset)?;
         let Some(header) = promise else { continue };
         let mut scanner = shared.scanner(segment, SCAN_BYTES);
-        scanner.seek(entry.position, header.base_offset);
-        let mut end = End::at(entry.position, header.base_offset);
+        let first = shared.first_offset(segment, &header, entry.position)?;
+        scanner.seek(entry.position, first);
+        let mut end = End::at(entry.position, first);
         if end.scan(scanner)? {
             return Ok(end);
         }

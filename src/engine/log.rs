@@ -143,6 +143,23 @@ impl Shared {
         Scanner::new(Arc::clone(&self.disk), Arc::clone(segment), chunk, most)
     }
 
+    /// The first offset in the batch at `position`; a legacy wrapper is expanded for it, and where
+    /// it cannot be expanded it is the least that the segment can hold.
+    pub fn first_offset(
+        &self,
+        segment: &Segment,
+        header: &BatchHeader,
+        position: Position,
+    ) -> Result<Offset> {
+        if !header.is_legacy_wrapper() {
+            return Ok(header.base_offset);
+        }
+        let chunk = usize::try_from(header.bytes).unwrap_or(SCAN_BYTES).min(SCAN_BYTES);
+        let segment = Arc::new(segment.clone());
+        let first = self.scanner(&segment, chunk).verified_first_offset(header, position)?;
+        Ok(first.unwrap_or(segment.base_offset))
+    }
+
     /// The same for a long pass, which can be interrupted.
     pub fn long_scanner(
         &self,

@@ -13,11 +13,14 @@ use crate::engine::segment::Segment;
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
 use crate::format::batch::{BatchHeader, HEADER_BYTES, Magic};
+use crate::format::{codec, legacy};
 use crate::units::{LeaderEpoch, Offset, Position};
 
 /// Larger batches are checked in pieces of this size and not kept.
 pub const SMALL_BATCH_BYTES: u64 = 4 << 20;
 const PIECE: usize = 1 << 20;
+/// A legacy wrapper that expands to more is not looked into for its first offset.
+const MOST_WRAPPED_BYTES: usize = 4 << 20;
 /// Bytes that are read before the question whether to give up is asked again.
 const BYTES_PER_QUESTION: u64 = 4 << 20;
 
@@ -69,6 +72,8 @@ pub struct Scanner {
     expected: Offset,
     /// The last verdict could not tell which of two batches lies about its offsets.
     distrusted: Option<Position>,
+    /// Where legacy wrappers begin, and their first offsets: those that were looked at last.
+    wrappers: [Option<(Position, First)>; 3],
     epochs: EpochWatch,
     /// Says when to give up.
     interrupted: Option<Interrupted>,
@@ -81,6 +86,9 @@ impl fmt::Debug for Scanner {
         write!(f, "Scanner({}, position {})", path.display(), self.position)
     }
 }
+
+/// The first offset in a batch, or why the offset that it gives itself is wrong.
+pub type First = std::result::Result<Offset, String>;
 
 /// How a header looks beside its neighbours.
 enum Verdict {
@@ -105,6 +113,7 @@ impl Scanner {
             position: Position::START,
             expected,
             distrusted: None,
+            wrappers: [const { None }; 3],
             epochs: EpochWatch::default(),
             interrupted: None,
             bytes_since_asked: 0,
@@ -116,6 +125,7 @@ impl Scanner {
         self.position = position;
         self.expected = expected;
         self.distrusted = None;
+        self.wrappers = [const { None }; 3];
         self.epochs = EpochWatch::default();
     }
 
@@ -211,38 +221,91 @@ impl Scanner {
             let most = self.max_batch_bytes;
             return Ok(Verdict::Bad(format!("a batch of {} bytes, allowed {most}", header.bytes)));
         }
-        let first =
-            if header.is_legacy_wrapper() { header.last_offset } else { header.base_offset };
-        if first < self.expected {
-            let reason = format!("base offset {first} below the expected {}", self.expected);
-            return Ok(Verdict::Bad(reason));
+        let below = |first: Offset, expected: Offset| {
+            Verdict::Bad(format!("base offset {first} below the expected {expected}"))
+        };
+        if header.base_offset < self.expected {
+            return Ok(below(header.base_offset, self.expected));
         }
         let crc = self.checksum(header, position)?;
         if crc != header.crc {
             let reason = format!("checksum {crc:#010x}, expected {:#010x}", header.crc);
             return Ok(Verdict::Bad(reason));
         }
+        let first = match self.first_offset(header, position)? {
+            Ok(first) if first < self.expected => return Ok(below(first, self.expected)),
+            Ok(first) => first,
+            Err(reason) => return Ok(Verdict::Bad(reason)),
+        };
         if self.distrusted == Some(position) {
             return Ok(Verdict::Bad(format!("base offset {first} fits neither neighbour")));
         }
-        self.judge_offsets(header, position)
+        self.judge_offsets(header, first, position)
+    }
+
+    /// The first offset in the batch at `position`, or why its own offset is wrong. Of a legacy
+    /// wrapper only the expanded value tells; where that cannot be had it is its last offset.
+    #[inline]
+    fn first_offset(&mut self, header: &BatchHeader, at: Position) -> Result<First> {
+        if header.is_legacy_wrapper() && header.bytes <= SMALL_BATCH_BYTES {
+            return self.first_in_wrapper(header, at);
+        }
+        Ok(Ok(header.base_offset))
+    }
+
+    /// The same of a batch whose checksum is verified first.
+    pub fn verified_first_offset(&mut self, header: &BatchHeader, at: Position) -> Result<First> {
+        if header.is_legacy_wrapper() && self.checksum(header, at)? != header.crc {
+            return Ok(Err("checksum".to_owned()));
+        }
+        self.first_offset(header, at)
+    }
+
+    fn first_in_wrapper(&mut self, header: &BatchHeader, position: Position) -> Result<First> {
+        if let Some((_, first)) = self.wrappers.iter().flatten().find(|(at, _)| *at == position) {
+            return Ok(first.clone());
+        }
+        let bytes = usize::try_from(header.bytes).unwrap_or(usize::MAX);
+        let file = &self.segment.log.file;
+        let held = self.window.fill(&*self.disk, file, position, bytes + HEADER_BYTES)?;
+        let value = held.get(..bytes).and_then(|raw| legacy::wrapped_value(header, raw).ok());
+        let mut expanded = Vec::new();
+        let (codec, magic) = (header.codec, header.magic);
+        let is_expanded = value.is_some_and(|value| {
+            codec::decompress(codec, magic, value, &mut expanded, MOST_WRAPPED_BYTES).is_ok()
+        });
+        let first = if is_expanded {
+            legacy::first_offset(header, &expanded).map_err(|e| e.to_string())
+        } else {
+            Ok(header.base_offset)
+        };
+        self.wrappers.rotate_right(1);
+        self.wrappers[0] = Some((position, first.clone()));
+        Ok(first)
     }
 
     /// The base offset is outside the checksum: it must fit between the batch before and the valid
     /// batch behind. Where two valid batches contradict each other, the one that does not join its
     /// neighbours is wrong; when that does not tell, both are.
-    fn judge_offsets(&mut self, header: &BatchHeader, position: Position) -> Result<Verdict> {
-        let joined = header.is_legacy_wrapper() || header.base_offset == self.expected;
+    fn judge_offsets(
+        &mut self,
+        header: &BatchHeader,
+        first: Offset,
+        position: Position,
+    ) -> Result<Verdict> {
+        let joined = first == self.expected;
         let next_position = position.plus(header.bytes);
         let next = match self.read_header(next_position)? {
             Ok(next) if next.bytes <= self.max_batch_bytes => next,
-            _ => return Ok(self.judge_last(header, joined)),
+            _ => return Ok(self.judge_last(header, first)),
         };
-        if next.base_offset > header.last_offset {
+        let next_first = self.first_offset(&next, next_position)?.unwrap_or(next.base_offset);
+        if next_first > header.last_offset {
+            self.window_back(position, header)?;
             return Ok(Verdict::Good);
         }
         let next_is_wrong = joined
-            || next.base_offset < self.expected
+            || next_first < self.expected
             || self.checksum(&next, next_position)? != next.crc;
         if next_is_wrong {
             self.window_back(position, header)?;
@@ -250,40 +313,42 @@ impl Scanner {
         }
         // The next one is believed when it joins the batch before, with this one in between or
         // without it, or the batch behind.
-        let span = header.last_offset.get() - header.base_offset.get() + 1;
-        let joins_before = next.base_offset == self.expected
-            || Some(next.base_offset) == self.expected.checked_add(span);
-        let after = self.read_header(next_position.plus(next.bytes))?;
-        let joins_after = after.is_ok_and(|after| after.base_offset == next.last_offset.next());
+        let span = header.last_offset.get() - first.get() + 1;
+        let joins_before =
+            next_first == self.expected || Some(next_first) == self.expected.checked_add(span);
+        let after_position = next_position.plus(next.bytes);
+        let joins_after = match self.read_header(after_position)? {
+            Ok(after) => self.first_offset(&after, after_position)? == Ok(next.last_offset.next()),
+            Err(_) => false,
+        };
         if !joins_before && !joins_after {
             self.distrusted = Some(next_position);
         }
         Ok(Verdict::Bad(format!(
-            "base offset {}, but the batch behind it begins at {}",
-            header.base_offset, next.base_offset
+            "base offset {first}, but the batch behind it begins at {next_first}"
         )))
     }
 
     /// Judges the offsets of a batch that none follows.
-    fn judge_last(&self, header: &BatchHeader, joined: bool) -> Verdict {
+    fn judge_last(&self, header: &BatchHeader, first: Offset) -> Verdict {
         let end = self.segment.plausible_end();
-        if joined {
+        if first == self.expected {
             return Verdict::Good;
         }
         // It leaves a gap, as a replica's may. But where the indexes say that the segment ends with
         // the offset that it would end with if there were none, the base offset is wrong.
-        let span = header.last_offset.get() - header.base_offset.get();
+        let span = header.last_offset.get() - first.get();
         let without_gap = self.expected.checked_add(span);
         if without_gap.is_some() && without_gap == self.segment.promised_last {
-            let (base, expected) = (header.base_offset, self.expected);
+            let expected = self.expected;
             return Verdict::Bad(format!(
-                "base offset {base}, but the indexes end with a batch that begins at {expected}"
+                "base offset {first}, but the indexes end with a batch that begins at {expected}"
             ));
         }
         if header.last_offset < end {
             return Verdict::Good;
         }
-        let (first, last) = (header.base_offset, header.last_offset);
+        let last = header.last_offset;
         Verdict::Bad(format!("offsets {first} to {last}, expected {} to {end}", self.expected))
     }
 
@@ -328,13 +393,23 @@ impl Scanner {
         bad: Option<&BatchHeader>,
         reason: String,
     ) -> Result<Item> {
-        let found = self.hop(start, bad)?;
-        let found = match found {
-            Some(found) => Some(found),
-            None => self.search(start)?,
+        let mut found = self.hop(start, bad)?;
+        // A wrong length may lead to a batch far behind by chance.
+        let joins = match (&found, bad) {
+            (Some((position, next)), Some(bad)) => {
+                self.first_offset(next, *position)? == Ok(bad.last_offset.next())
+            }
+            _ => false,
         };
+        if !joins && let Some(nearer) = self.search(start)? {
+            let is_nearer = found.as_ref().is_none_or(|(position, _)| nearer.0 < *position);
+            found = if is_nearer { Some(nearer) } else { found };
+        }
         match found {
-            Some((position, next)) => Ok(self.damage(start, position, &next, bad, reason)),
+            Some((position, next)) => {
+                let first = self.first_offset(&next, position)?.unwrap_or(next.base_offset);
+                Ok(self.damage(start, position, first, bad, reason))
+            }
             None => Ok(self.tail(start, reason)),
         }
     }
@@ -400,15 +475,18 @@ impl Scanner {
             && header.bytes <= self.max_batch_bytes
             && header.base_offset >= self.expected
             && header.last_offset < self.segment.plausible_end();
-        Ok(in_bounds && self.checksum(header, position)? == header.crc)
+        Ok(in_bounds
+            && self.checksum(header, position)? == header.crc
+            && self.first_offset(header, position)?.is_ok_and(|first| first >= self.expected))
     }
 
-    /// The stretch from `start` to the valid batch `next` at `end`; reading goes on there.
+    /// The stretch from `start` to the valid batch at `end`, which begins with offset `next`;
+    /// reading goes on there.
     fn damage(
         &mut self,
         start: Position,
         end: Position,
-        next: &BatchHeader,
+        next: Offset,
         bad: Option<&BatchHeader>,
         reason: String,
     ) -> Item {
@@ -417,15 +495,15 @@ impl Scanner {
             bad.magic == Magic::V2
                 && start.plus(bad.bytes) == end
                 && bad.base_offset >= self.expected
-                && bad.last_offset < next.base_offset
+                && bad.last_offset < next
                 && u64::from(bad.records_count) == counted
         });
         let (first, last) = match claims {
             Some(bad) => (bad.base_offset, bad.last_offset.next()),
-            None => (self.expected, next.base_offset),
+            None => (self.expected, next),
         };
         self.position = end;
-        self.expected = next.base_offset.max(self.expected);
+        self.expected = next.max(self.expected);
         self.epochs = EpochWatch::default();
         Item::Damage(self.stretch(start, end, first, last, reason))
     }

@@ -42,6 +42,25 @@ pub(super) fn survey(wrapper: &BatchHeader, bytes: &[u8]) -> Result<(u32, i64), 
     Ok((count, shift))
 }
 
+/// The offset of the first message in a wrapper, of which `bytes` is the expanded value. Fails also
+/// where the offset of the wrapper, which its checksum does not cover, contradicts the messages.
+pub fn first_offset(wrapper: &BatchHeader, bytes: &[u8]) -> Result<Offset, FormatError> {
+    let (count, shift) = survey(wrapper, bytes)?;
+    let mut last = Prefix::parse(bytes)?;
+    let first = last.offset;
+    let mut at = 0;
+    for _ in 1..count {
+        at += usize::try_from(last.bytes).unwrap_or(usize::MAX);
+        last = Prefix::parse(bytes.get(at..).unwrap_or_default())?;
+    }
+    let (offset, last) = (wrapper.last_offset, last.offset);
+    if wrapper.magic == Magic::V0 && last != offset {
+        let reason = format!("wrapper offset {offset}, but its last message has {last}");
+        return Err(FormatError::Invalid(reason));
+    }
+    first.checked_add(shift).ok_or_else(|| FormatError::invalid("an offset beyond all offsets"))
+}
+
 /// The value of a wrapper: the compressed bytes. `message` is the whole entry.
 pub fn wrapped_value<'a>(
     wrapper: &BatchHeader,
