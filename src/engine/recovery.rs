@@ -66,13 +66,15 @@ pub fn open(
         let begin = state.segments.get(first).map(|first| first.base_offset);
         recovered = Some(producers).filter(|_| begin.is_none_or(|begin| begin >= state.log_start));
     }
+    if changed {
+        state = load::load(&log.shared, log.name(), log.path())?;
+    }
+    // Only now is it known where the log ends.
     if state.log_start > state.log_end {
         work.start_afresh(&state)?;
         // They are written because something changed.
         let _ = epochs.clear();
         (changed, recovered) = (true, None);
-    }
-    if changed {
         state = load::load(&log.shared, log.name(), log.path())?;
     }
     if epochs.truncate_from_end(state.log_end) || changed {
