@@ -14,6 +14,7 @@ use crate::engine::log::{Log, LogState, SCAN_BYTES, Shared};
 use crate::engine::producers::{Marker, ProducerStates};
 use crate::engine::scanner::{Interrupted, Item, Scanner};
 use crate::engine::segment::Segment;
+use crate::engine::settle::unsettled;
 use crate::engine::snapshots;
 use crate::engine::truncation::{Truncation, goes};
 use crate::engine::window::Window;
@@ -43,7 +44,7 @@ pub fn open(
 ) -> Result<Opening> {
     let work = Recovery { log, shared: &log.shared, access, limits, interrupted };
     log.shared.checkpoints.forget();
-    let mut state = load::load(&log.shared, log.name(), log.path())?;
+    let mut state = work.settle()?;
     let clean = access.was_clean();
     let recovery_point = if clean {
         state.log_end
@@ -67,7 +68,7 @@ pub fn open(
         recovered = Some(producers).filter(|_| begin.is_none_or(|begin| begin >= state.log_start));
     }
     if changed {
-        state = load::load(&log.shared, log.name(), log.path())?;
+        state = work.load()?;
     }
     // Only now is it known where the log ends.
     if state.log_start > state.log_end {
@@ -75,7 +76,7 @@ pub fn open(
         // They are written because something changed.
         let _ = epochs.clear();
         (changed, recovered) = (true, None);
-        state = load::load(&log.shared, log.name(), log.path())?;
+        state = work.load()?;
     }
     if epochs.truncate_from_end(state.log_end) || changed {
         work.write_epochs(&epochs)?;
@@ -115,6 +116,38 @@ impl Recovery<'_> {
 
     pub(super) fn scanner(&self, segment: &Arc<Segment>) -> Scanner {
         self.shared.long_scanner(segment, self.interrupted)
+    }
+
+    fn load(&self) -> Result<LogState> {
+        load::load(self.shared, self.log.name(), self.log.path())
+    }
+
+    /// The log, after what a crash interrupted was brought to its end as a broker does it: what a
+    /// finished replacement covers goes, and the replacement gets its name. Otherwise what is
+    /// covered would come back as soon as the replacement is cut or deleted. Indexes without a log
+    /// go, too.
+    fn settle(&self) -> Result<LogState> {
+        let state = self.load()?;
+        let (swaps, orphans) = unsettled(&state.names);
+        if swaps.is_empty() && orphans.is_empty() {
+            return Ok(state);
+        }
+        let (disk, path) = (self.disk(), self.log.path());
+        self.access.begin(disk)?;
+        for name in &state.shadowed {
+            remove_if_there(disk, &path.join(name))?;
+        }
+        for swap in swaps {
+            let name = swap.kind.file_name(swap.base_offset);
+            log::warn!("{}: takes the place of {name}", path.join(swap.to_string()).display());
+            disk.rename(&path.join(swap.to_string()), &path.join(name))?;
+        }
+        for orphan in orphans {
+            log::warn!("{}: removed, it has no log", path.join(orphan.to_string()).display());
+            remove_if_there(disk, &path.join(orphan.to_string()))?;
+        }
+        disk.sync_directory(path)?;
+        self.load()
     }
 
     pub(super) fn epochs(&self, state: &LogState) -> Result<LeaderEpochs> {
@@ -327,7 +360,7 @@ impl Recovery<'_> {
             self.keep_and_cut(segment.log.path(), position, bytes)?;
         }
         let cut = Arc::new(Segment { valid_bytes: position.get(), ..(**segment).clone() });
-        let state = load::load(self.shared, self.log.name(), self.log.path())?;
+        let state = self.load()?;
         let mut producers = self.producers_before(&state, segment.base_offset)?;
         let mut epochs = LeaderEpochs::new(&[]);
         self.recover_segment(&cut, &mut epochs, &mut producers)?;
@@ -525,7 +558,7 @@ pub fn truncate(log: &Log, target: Offset, discard: bool) -> Result<()> {
     let access = access.ok_or_else(|| Error::refused(log.path(), "this is not to be written"))?;
     let limits = Limits::new(log.name(), &crate::engine::config::effective(log));
     let work = Recovery { log, shared, access, limits: &limits, interrupted: None };
-    let state = load::load(shared, log.name(), log.path())?;
+    let state = work.load()?;
     let bases: Vec<_> = state.segments.iter().map(|segment| segment.base_offset).collect();
     let plan = Truncation::to(target, &bases, state.log_end);
     let kept = match plan {

@@ -1,7 +1,7 @@
 //! Which files of a partition directory are the log, as a broker would settle it when it loads, but
 //! without touching any (contract 6.5; format page, "leftovers" and "finish swaps").
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -60,12 +60,8 @@ fn set_swaps_in_place(
     settled: &mut Settled,
     next_offset: impl Fn(Segment) -> Result<Offset>,
 ) -> Result<()> {
-    let cleaned = files.iter().filter(|(file, _)| file.state == SegmentFileState::Cleaned);
-    let least_cleaned = cleaned.map(|(file, _)| file.base_offset).min();
-    let is_finished = |file: &SegmentFile| {
-        file.state == SegmentFileState::Swap
-            && least_cleaned.is_none_or(|least| file.base_offset < least)
-    };
+    let least_cleaned = least_cleaned(files.iter().map(|(file, _)| file));
+    let is_finished = |file: &SegmentFile| is_finished(file, least_cleaned);
     let mut replaced: Option<(Offset, Offset)> = None;
     for (file, path) in files.iter() {
         if file.state != SegmentFileState::Live {
@@ -89,6 +85,40 @@ fn set_swaps_in_place(
         (live && !covered) || is_finished(file)
     });
     Ok(())
+}
+
+/// The base offset from which on a crash left replacements unfinished.
+fn least_cleaned<'a>(files: impl Iterator<Item = &'a SegmentFile>) -> Option<Offset> {
+    let cleaned = files.filter(|file| file.state == SegmentFileState::Cleaned);
+    cleaned.map(|file| file.base_offset).min()
+}
+
+fn is_finished(file: &SegmentFile, least_cleaned: Option<Offset>) -> bool {
+    let is_swap = file.state == SegmentFileState::Swap;
+    is_swap && least_cleaned.is_none_or(|least| file.base_offset < least)
+}
+
+/// What a broker does with these files of a partition before it loads them: the finished `.swap`
+/// files to be renamed, logs first, and the indexes without a log.
+pub fn unsettled(names: &[OsString]) -> (Vec<SegmentFile>, Vec<SegmentFile>) {
+    let files = names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
+    let files: Vec<SegmentFile> = files.collect();
+    let least_cleaned = least_cleaned(files.iter());
+    let (mut swaps, others): (Vec<_>, Vec<_>) =
+        files.into_iter().partition(|file| is_finished(file, least_cleaned));
+    swaps.sort_unstable_by_key(|file| (file.kind != SegmentFileKind::Log, file.base_offset));
+    let (live, _): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|file| file.state == SegmentFileState::Live);
+    let logs = swaps.iter().chain(&live).filter(|file| file.kind == SegmentFileKind::Log);
+    let bases: HashSet<Offset> = logs.map(|file| file.base_offset).collect();
+    let is_orphan = |file: &SegmentFile| match file.kind {
+        SegmentFileKind::Index | SegmentFileKind::TimeIndex | SegmentFileKind::TxnIndex => {
+            !bases.contains(&file.base_offset)
+        }
+        SegmentFileKind::Log | SegmentFileKind::Snapshot => false,
+    };
+    let orphans = live.into_iter().filter(is_orphan).collect();
+    (swaps, orphans)
 }
 
 fn segments(disk: &dyn Disk, files: Vec<(SegmentFile, PathBuf)>) -> Result<Vec<Segment>> {
