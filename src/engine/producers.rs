@@ -741,6 +741,10 @@ mod tests {
         assert!(!states.snapshot_is_due());
     }
 
+    /// kafka-behaviours row 10 (`ControlRecordTypeTest.testParseUnknownType`): "control key version
+    /// 0, type 337; parse: recognised as unknown, no error".
+    /// kafka-behaviours row 11 (`EndTransactionMarkerTest.testDeserializeNewerVersion`): "marker
+    /// value: version 5, epoch 79, 2 extra bytes; parse: coordinator epoch 79".
     #[test]
     fn control_records_that_end_no_transaction_are_no_markers() {
         let value = [0, 0, 0, 0, 0, 7];
@@ -748,7 +752,9 @@ mod tests {
         assert_eq!(Marker::parse(&[0, 0, 0, 0], &value), Some(abort));
         let commit = Marker { aborts: false, ..abort };
         assert_eq!(Marker::parse(&[0, 9, 0, 1, 5], &[0, 9, 0, 0, 0, 7, 1]), Some(commit));
-        for key in [&[0, 0, 0, 2][..], &[0, 0, 0], &[0xff, 0xff, 0, 1]] {
+        let newer = Marker { coordinator_epoch: 79, ..commit };
+        assert_eq!(Marker::parse(&[0, 0, 0, 1], &[0, 5, 0, 0, 0, 79, 1, 2]), Some(newer));
+        for key in [&[0, 0, 0, 2][..], &[0, 0, 1, 81], &[0, 0, 0], &[0xff, 0xff, 0, 1]] {
             assert_eq!(Marker::parse(key, &value), None);
         }
         assert_eq!(Marker::parse(&[0, 0, 0, 1], &value[..5]), None);

@@ -360,6 +360,21 @@ mod tests {
         assert_eq!(reason(57, 56), Some(RollReason::RelativeOffset));
     }
 
+    /// kafka-behaviours row 36 (`LogSegmentTest.testAppendForLogSegmentOffsetOverflowException`):
+    /// "segment base / largest offset pairs (0, -2147483648), (0, 2147483648), (1, 0), (100, 10),
+    /// (2147483648, 0), (-2147483648, 0), (2147483648, 4294967296): offset-overflow error for each".
+    /// Nothing is appended to a segment that cannot hold it; negative numbers are no offsets.
+    #[test]
+    fn an_offset_that_a_segment_cannot_hold_goes_elsewhere() {
+        let far = 1 << 31;
+        for (base, largest) in [(0, far), (1, 0), (100, 10), (far, 0), (far, 2 * far)] {
+            let incoming = one_record(100, offset(largest), None);
+            let reason = must_roll(&Model::empty(offset(base), 0), &incoming, &NEVER, at(0));
+            assert_eq!(reason, Some(RollReason::RelativeOffset), "({base}, {largest})");
+        }
+        assert_eq!(Offset::new(-far), None);
+    }
+
     #[test]
     fn a_full_time_index_begins_a_segment() {
         let segment = ActiveSegment { time_index_is_full: true, ..Model::empty(offset(0), 0) };

@@ -335,8 +335,9 @@ mod tests {
     }
 
     /// kafka-behaviours row 8 (`DefaultRecordTest.testInvalidKeySize`, `testInvalidValueSize`) and
-    /// row 9 (`testInvalidNumHeaders`): 100-byte bodies with a key or value of 105 bytes, or with
-    /// -1 or 100 headers; and fields that end before or after the record does.
+    /// kafka-behaviours row 9 (`DefaultRecordTest.testInvalidNumHeaders`): 100-byte bodies with a
+    /// key or value of 105 bytes, or with -1 or 100 headers; and fields that end before or after
+    /// the record does.
     #[test]
     fn records_that_do_not_fit_their_length_are_invalid() {
         let hundred = |fields: &str| [hex(fields), vec![0; 102 - fields.len() / 2]].concat();
