@@ -159,8 +159,8 @@ impl AppendStream {
             text = complete.get(end + 1..).unwrap_or_default();
             joined = Some(self.rest.as_slice());
         }
-        let mut records = Records::new(self.format, delimiter, longest, joined, text);
-        let (stored, error) = hand_over(&mut records, sink);
+        let records = Records::new(self.format, delimiter, longest, joined, text);
+        let (stored, error) = hand_over(records, sink);
         self.stored += stored as u64;
         if stored > 0 {
             self.rest.clear();
@@ -172,9 +172,9 @@ impl AppendStream {
 }
 
 /// How many of `records` were stored, and why not all.
-fn hand_over(records: &mut Records<'_>, sink: &mut impl Sink) -> (usize, Option<AppendError>) {
+fn hand_over(mut records: Records<'_>, sink: &mut impl Sink) -> (usize, Option<AppendError>) {
     if records.prepare()
-        && let Err(partial) = sink.append(records)
+        && let Err(partial) = sink.append(&mut records)
     {
         return (partial.stored.min(records.given), Some(partial.error));
     }

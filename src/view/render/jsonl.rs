@@ -11,8 +11,9 @@ use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeSeq, Serializer};
+use smallvec::SmallVec;
 
-use super::{Marks, NewHeader, NewRecord, Place, TransactionState, timestamp_type};
+use super::{FEW_HEADERS, Marks, NewHeader, NewRecord, Place, TransactionState, timestamp_type};
 use crate::format::batch::BatchHeader;
 use crate::format::record::{Headers, Record};
 use crate::units::{LeaderEpoch, Timestamp};
@@ -196,17 +197,20 @@ impl<'de> Visitor<'de> for Fields {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<NewRecord<'de>, A::Error> {
-        let mut seen = Vec::with_capacity(8);
+        let mut seen = 0_u16;
         let (mut timestamp, mut headers) = (None, None);
         let (mut key, mut payload) = (Bytes::default(), Bytes::default());
         while let Some(field) = fields.next_key::<Field>()? {
-            if seen.contains(&field) {
+            let bit = 1 << field as u16;
+            if seen & bit != 0 {
                 return Err(de::Error::custom("a field is there twice"));
             }
-            seen.push(field);
+            seen |= bit;
             match field {
                 Field::Ts => timestamp = fields.next_value::<Option<Millis>>()?,
-                Field::Headers => headers = fields.next_value::<Option<Vec<Header>>>()?,
+                Field::Headers => {
+                    headers = fields.next_value::<Option<SmallVec<[Header; FEW_HEADERS]>>>()?
+                }
                 Field::Key => key.text = fields.next_value()?,
                 Field::KeyB64 => key.base64 = fields.next_value()?,
                 Field::Payload => payload.text = fields.next_value()?,

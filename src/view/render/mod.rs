@@ -20,6 +20,8 @@ pub use crate::engine::transactions::TransactionState;
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::name::Format;
 use crate::format::batch::{BatchHeader, TimestampType};
 use crate::format::builder;
@@ -91,8 +93,11 @@ pub struct NewRecord<'a> {
     /// Its value; `None` is NULL, which is not the same as empty.
     pub value: Option<Cow<'a, [u8]>>,
     /// Its headers, in their order.
-    pub headers: Vec<NewHeader<'a>>,
+    pub headers: SmallVec<[NewHeader<'a>; FEW_HEADERS]>,
 }
+
+/// As many headers need no memory of their own.
+const FEW_HEADERS: usize = 4;
 
 /// Name and value of a header to be appended; the value may be NULL.
 pub type NewHeader<'a> = (Cow<'a, [u8]>, Option<Cow<'a, [u8]>>);
@@ -104,10 +109,10 @@ impl<'a> NewRecord<'a> {
         NewRecord { value: Some(Cow::Borrowed(value)), ..NewRecord::default() }
     }
 
-    /// Shows the record to `see` as a batch takes it. Takes memory for headers only.
+    /// Shows the record to `see` as a batch takes it. Takes memory for many headers only.
     #[inline]
     pub fn lend<R>(&self, see: impl FnOnce(&builder::NewRecord<'_>) -> R) -> R {
-        let headers: Vec<_> =
+        let headers: SmallVec<[_; FEW_HEADERS]> =
             self.headers.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
         see(&builder::NewRecord {
             timestamp: self.timestamp,
