@@ -1,7 +1,6 @@
 //! Appending lines of 100 bytes: through the mount against the null file system that swallows what
 //! is written, and against a plain file where both must reach the disk; without a mount against a
-//! loop that frames, sums and writes the same records, and against a broker. And what opening a log
-//! that was left unclean, without indexes, takes.
+//! loop that frames, sums and writes the same records, and against a broker.
 //!
 //! `--null-fs MOUNTPOINT NAME [FILE]` serves the null file system until it is unmounted; with FILE
 //! what it swallows goes there.
@@ -14,7 +13,6 @@ mod null_fs;
 mod rounds;
 mod table;
 
-use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -57,7 +55,6 @@ fn main() -> Outcome<()> {
     if let Err(error) = as_the_log_grows(scratch.path(), &mut table) {
         table.absent("as the log grows", &error.to_string());
     }
-    recovery(&scratch.path().join("unclean"), &mut table)?;
     table.print();
     Ok(())
 }
@@ -245,57 +242,4 @@ fn as_the_log_grows(scratch: &Path, table: &mut Table) -> Outcome<()> {
         table.compare(&what, Unit::Micros, figures, &thousand, Goal::AtMost(1.1));
     }
     Ok(())
-}
-
-/// A log that was left unclean and has lost its indexes, against a loop that only reads and sums.
-fn recovery(dir: &Path, table: &mut Table) -> Outcome<()> {
-    let log = make_log::one(dir, &Spec::new("unclean", scaled(10_000_000, 20_000)))?;
-    let checked = Cell::new(0);
-    let [peer, ours] = interleave(
-        rounds(5),
-        [
-            Box::new(|| seconds(|| read_and_sum(&log).map(|sum| checked.set(sum)))),
-            Box::new(|| {
-                leave_unclean(dir, &log)?;
-                seconds(|| engine::recover(&log.dir, log.records))
-            }),
-        ],
-    );
-    let what = format!("recovery of {} MB / pread + crc32c", log.log_bytes / 1_000_000);
-    table.compare(&what, Unit::Seconds, &ours, &peer, Goal::AtLeast(0.4));
-    Ok(())
-}
-
-/// As after a crash at the first moment, with all but the records gone.
-fn leave_unclean(dir: &Path, log: &Written) -> Outcome<()> {
-    for name in [".kafka_cleanshutdown", "recovery-point-offset-checkpoint"] {
-        let _ = fs::remove_file(dir.join(name)); // gone already in later rounds
-    }
-    for entry in fs::read_dir(&log.dir)? {
-        let path = entry?.path();
-        if ["index", "timeindex", "snapshot"]
-            .iter()
-            .any(|kind| path.extension() == Some(kind.as_ref()))
-        {
-            fs::remove_file(path)?;
-        }
-    }
-    Ok(())
-}
-
-fn read_and_sum(log: &Written) -> Outcome<u32> {
-    let mut piece = vec![0; 256 << 10];
-    let mut sum = 0;
-    for path in &log.segments {
-        let (file, mut at) = (File::open(path)?, 0);
-        loop {
-            let count = file.read_at(&mut piece, at)?;
-            if count == 0 {
-                break;
-            }
-            sum = crc32c::crc32c_append(sum, &piece[..count]);
-            at += count as u64;
-        }
-    }
-    Ok(sum)
 }

@@ -5,9 +5,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::make_log::Written;
@@ -37,6 +38,36 @@ pub struct Broker {
     pub address: String,
 }
 
+/// A JVM that recovers one log after the other, so that it gets warm.
+pub struct Recoverer {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Recoverer {
+    /// Recovers the log in `partition`: the seconds inside the JVM, and where the log ends.
+    pub fn recover(&mut self, partition: &Path) -> Outcome<(f64, u64)> {
+        writeln!(self.input, "{}", partition.display())?;
+        // Kafka's own messages come between.
+        for line in self.output.by_ref().lines() {
+            if let Some(figures) = line?.strip_prefix("recovered ") {
+                let (nanoseconds, end) = figures.split_once(' ').ok_or("two figures")?;
+                return Ok((nanoseconds.parse::<f64>()? / 1e9, end.parse()?));
+            }
+        }
+        Err("the JVM has ended".into())
+    }
+}
+
+impl Drop for Recoverer {
+    fn drop(&mut self) {
+        // It has nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Kafka {
     /// Copies the jars where that has not been done yet.
     pub fn from_maven() -> Outcome<Kafka> {
@@ -56,6 +87,21 @@ impl Kafka {
         java.arg("--files").arg(files.join(OsStr::new(",")));
         java.args(["--deep-iteration", "--print-data-log"]);
         java
+    }
+
+    /// A JVM that recovers logs with the broker's code.
+    pub fn recoverer(&self) -> Outcome<Recoverer> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka/classes.sh");
+        let output = Command::new(script).stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err(format!("classes.sh: {}", output.status).into());
+        }
+        let classes = PathBuf::from(String::from_utf8(output.stdout)?.trim_end());
+        let mut java = self.java_with(&[&classes], "-Xmx1G", "Recover");
+        let mut child = java.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let input = child.stdin.take().ok_or("no standard input")?;
+        let output = BufReader::new(child.stdout.take().ok_or("no standard output")?);
+        Ok(Recoverer { child, input, output })
     }
 
     /// Starts a broker in `dir` that has taken over `log`, by the recipe of an operator: let the
@@ -94,6 +140,10 @@ impl Kafka {
     }
 
     fn java(&self, heap: &str, class: &str) -> Command {
+        self.java_with(&[], heap, class)
+    }
+
+    fn java_with(&self, classes: &[&Path], heap: &str, class: &str) -> Command {
         let mut java = Command::new("java");
         java.arg(heap).args(JVM_OPTIONS);
         java.arg(
@@ -101,7 +151,10 @@ impl Kafka {
                 + env!("CARGO_MANIFEST_DIR")
                 + "/tests/kafka/log4j2.yaml",
         );
-        java.arg("-cp").arg(self.libs.join("*")).arg(class);
+        let jars = self.libs.join("*");
+        let class_path: Vec<&OsStr> =
+            classes.iter().copied().chain([jars.as_path()]).map(Path::as_os_str).collect();
+        java.arg("-cp").arg(class_path.join(OsStr::new(":"))).arg(class);
         java
     }
 }

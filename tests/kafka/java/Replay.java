@@ -57,13 +57,13 @@ public class Replay {
         LogConfig config = config(settings);
         List<Path> files = segments(source);
         long start = Long.parseLong(files.get(0).getFileName().toString().substring(0, 20));
-        UnifiedLog log = open(target, config, start, start);
+        UnifiedLog log = open(target, config, start, start, true);
         for (Path file : files) {
             try (FileRecords records = FileRecords.open(file.toFile(), false)) {
                 for (FileChannelRecordBatch batch : records.batches()) {
                     if (reopen.contains(batch.baseOffset())) {
                         close(log);
-                        log = open(target, config, start, log.logEndOffset());
+                        log = open(target, config, start, log.logEndOffset(), true);
                     }
                     append(log, batch, leader);
                 }
@@ -85,13 +85,13 @@ public class Replay {
         }
     }
 
-    /** Opens as after an orderly end, or afresh in an empty directory. */
-    static UnifiedLog open(File directory, LogConfig config, long start, long recoveryPoint)
-        throws IOException {
+    /** Opens as after an orderly end or a crash, or afresh in an empty directory. */
+    static UnifiedLog open(File directory, LogConfig config, long start, long recoveryPoint,
+        boolean clean) throws IOException {
         return UnifiedLog.create(directory, config, start, recoveryPoint, new Inline(),
             new BrokerTopicStats(), Time.SYSTEM, Integer.MAX_VALUE,
             new ProducerStateManagerConfig(Integer.MAX_VALUE, false), Integer.MAX_VALUE,
-            new LogDirFailureChannel(1), true, Optional.empty());
+            new LogDirFailureChannel(1), clean, Optional.empty());
     }
 
     /** What LogManager.shutdown does with a log. UnifiedLog.close alone leaves padded indexes. */
