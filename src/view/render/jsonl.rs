@@ -209,7 +209,7 @@ impl<'de> Visitor<'de> for Fields {
             match field {
                 Field::Ts => timestamp = fields.next_value::<Option<Millis>>()?,
                 Field::Headers => {
-                    headers = fields.next_value::<Option<SmallVec<[Header; FEW_HEADERS]>>>()?
+                    headers = fields.next_value::<Option<SmallVec<[Header; FEW_HEADERS]>>>()?;
                 }
                 Field::Key => key.text = fields.next_value()?,
                 Field::KeyB64 => key.base64 = fields.next_value()?,

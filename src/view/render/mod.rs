@@ -258,7 +258,7 @@ mod tests {
                 let mut again = Vec::new();
                 let place = Place { topic: "t", partition: 7 };
                 render(format, &place, &header, &record, &mut again);
-                prop_assert_eq!(again, text);
+                prop_assert_eq!(&again, &text);
             }
         }
 
