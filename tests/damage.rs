@@ -98,7 +98,7 @@ impl Opened {
     }
 
     fn checked(&self) -> Checked {
-        let found = check(&self.0, NOW, &Progress::default()).unwrap();
+        let found = check(&self.0, 1, NOW, &Progress::default()).unwrap();
         found.into_iter().next().unwrap().1.unwrap()
     }
 }

@@ -21,7 +21,7 @@ use crate::engine::options::ReadOptions;
 use crate::engine::source::{self, Source};
 use crate::error::{Error, Result};
 use crate::fs::change::now;
-use crate::inspect::check::{Checked, Progress, check};
+use crate::inspect::check::{Checked, Progress, check, cores};
 use crate::units::Offset;
 use crate::view::report;
 
@@ -43,6 +43,9 @@ pub struct CheckArgs {
     /// The most memory that one batch may take when it is expanded
     #[arg(long, value_name = "BYTES", default_value_t = ReadOptions::default().max_batch_bytes)]
     pub max_batch_bytes: usize,
+    /// Threads that read; otherwise one for each core
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
     /// Follow partition directories that are symbolic links
     #[arg(long)]
     pub follow_symlinks: bool,
@@ -64,7 +67,8 @@ pub fn run(typed: &CheckArgs) -> Result<u8> {
         ..ReadOptions::default()
     };
     let data_dir = DataDir::new(&path, only.as_deref(), options);
-    let found = with_progress(|progress| check(&data_dir, now(), progress))?;
+    let threads = typed.threads.map_or_else(cores, usize::from);
+    let found = with_progress(|progress| check(&data_dir, threads, now(), progress))?;
     let text = if typed.json {
         format!("{:#}\n", object(&typed.source.to_string_lossy(), &found))
     } else {

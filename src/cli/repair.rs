@@ -11,7 +11,7 @@ use crate::engine::log::Log;
 use crate::engine::options::ReadOptions;
 use crate::error::{Error, Result};
 use crate::fs::change::now;
-use crate::inspect::check::{Checked, Progress, check};
+use crate::inspect::check::{Checked, Progress, check, cores};
 use crate::inspect::repair::{Step, plan, repair};
 
 /// Make a partition sound again without losing a record that can be read: bytes that are wrong go
@@ -70,7 +70,7 @@ fn carry_out(data_dir: &DataDir, log: &Arc<Log>, name: &str, steps: &[Step]) -> 
 }
 
 fn checked(data_dir: &DataDir) -> Result<Checked> {
-    let found = check(data_dir, now(), &Progress::default())?;
+    let found = check(data_dir, cores(), now(), &Progress::default())?;
     let found = found.into_iter().next().map(|(_, done)| done);
     found.unwrap_or_else(|| Err(Error::refused(data_dir.path(), "the partition is gone")))
 }

@@ -39,15 +39,21 @@ fn main() -> Outcome<()> {
 fn uncompressed(log: &Written, table: &mut Table) {
     let of_log =
         |lines: u64| if lines == log.lines_bytes { Ok(log.log_bytes) } else { wrong(lines) };
-    let [peer, values, extents] = interleave(
+    let [peer, check, check_by_two, values, extents] = interleave(
         rounds::rounds(9),
         [
             Box::new(|| bytes_a_second(|| read_and_sum(log))),
+            Box::new(|| bytes_a_second(|| engine::check(&log.dir, 1))),
+            Box::new(|| bytes_a_second(|| engine::check(&log.dir, 2))),
             Box::new(|| bytes_a_second(|| engine::decode_values(&log.dir).and_then(of_log))),
             Box::new(|| bytes_a_second(|| engine::extents_pass(&log.dir).and_then(of_log))),
         ],
     );
     let unit = Unit::BytesASecond;
+    let goal = Goal::AtLeast(0.50);
+    table.compare("check, one thread / pread + crc32c", unit, &check, &peer, goal);
+    let goal = Goal::AtLeast(0.90);
+    table.compare("check, two threads / pread + crc32c", unit, &check_by_two, &peer, goal);
     table.compare("values / pread + crc32c", unit, &values, &peer, Goal::AtLeast(0.40));
     table.compare("extents / pread + crc32c", unit, &extents, &peer, Goal::AtLeast(0.50));
 }

@@ -18,6 +18,7 @@ use offsetfs::format::builder::{BatchBuilder, NewRecord};
 use offsetfs::format::codec as engine_codec;
 use offsetfs::format::record::{Cursor, Record};
 use offsetfs::fs::change::{LogSink, now, stream_limits};
+use offsetfs::inspect::check;
 use offsetfs::units::{Offset, Timestamp};
 use offsetfs::view::append::AppendStream;
 use offsetfs::view::name::Format;
@@ -43,6 +44,18 @@ pub fn open(dir: &Path) -> Outcome<Log> {
     let log = data.log(name)?.ok_or("not a partition directory")?;
     let state = log.state()?;
     Ok(Log { log, state })
+}
+
+/// Checks the partition `dir` as `offsetfs check` does, in so many threads; the bytes that are valid.
+pub fn check(dir: &Path, threads: usize) -> Outcome<u64> {
+    let parent = dir.parent().ok_or("a partition has a parent directory")?;
+    let data = DataDir::new(parent, dir.file_name(), ReadOptions::default());
+    let found = check::check(&data, threads, now(), &check::Progress::default())?;
+    let checked = found.into_iter().next().ok_or("a partition")?.1?;
+    if checked.is_damaged() {
+        return Err("the log of the benchmark is damaged".into());
+    }
+    Ok(checked.valid_bytes)
 }
 
 /// Reads all values with CRC checks, as `by-offset/0..` has them; the bytes of the lines.

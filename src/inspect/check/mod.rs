@@ -85,16 +85,21 @@ impl Checked {
     }
 }
 
-/// Reads all partitions of `data_dir`, at the time `now`; by directory name, each with what was
-/// found or why it cannot be said.
+/// Threads that a check is worth: one for each core.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Reads all partitions of `data_dir` in so many `threads`, at the time `now`; by directory name,
+/// each with what was found or why it cannot be said.
 pub fn check(
     data_dir: &DataDir,
+    threads: usize,
     now: Timestamp,
     progress: &Progress,
 ) -> Result<Vec<(OsString, Result<Checked>)>> {
     let mut names: Vec<OsString> = data_dir.listing()?.partitions.keys().cloned().collect();
     names.sort_unstable();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = Work { data_dir, now, progress, threads };
     let small = parallel(threads, names.len(), |i| work.unless_large(&names[i]));
     let all = names.into_iter().zip(small).filter_map(|(name, done)| {
