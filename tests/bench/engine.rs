@@ -46,7 +46,7 @@ pub fn open(dir: &Path) -> Outcome<Log> {
     Ok(Log { log, state })
 }
 
-/// Checks the partition `dir` as `offsetfs check` does, in so many threads; the bytes that are valid.
+/// Checks the partition `dir` as `offsetfs check` does, in so many threads; the valid bytes.
 pub fn check(dir: &Path, threads: usize) -> Outcome<u64> {
     let parent = dir.parent().ok_or("a partition has a parent directory")?;
     let data = DataDir::new(parent, dir.file_name(), ReadOptions::default());

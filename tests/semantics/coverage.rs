@@ -5,12 +5,10 @@ use std::fs;
 use std::path::Path;
 
 /// Promises that no test here can prove yet: its number, and why.
-const LATER: [(&str, &str); 5] = [
-    ("6.6", "repair writes"),
+const LATER: [(&str, &str); 3] = [
     ("7.4", "dump comes with the inspect commands"),
     ("7.5", "xray comes with the inspect commands"),
     ("1.1 helper", "the mount(8) helper forms come with mount-scripts"),
-    ("6.3 check", "the check command comes with the inspect commands; report.json is tested"),
 ];
 
 /// A number and the words that a test quotes.

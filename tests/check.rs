@@ -1,0 +1,175 @@
+//! `offsetfs check` and `offsetfs repair` as they are typed: what they print, their exit codes, and
+//! what they leave as it is.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{OFFSETFS, code, copy, fixture, offsetfs, scratch, told};
+
+fn run(command: &str, path: &Path, more: &[&str]) -> (i32, String) {
+    let mut words = vec![command, path.to_str().expect("a path")];
+    words.extend(more);
+    let done = offsetfs(&words);
+    let text = String::from_utf8(done.stdout.clone()).expect("UTF-8");
+    assert!([0, 3].contains(&code(&done)), "{}", told(&done));
+    (code(&done), text)
+}
+
+/// Every file below `directory`, with its content.
+fn content(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(directory).expect("a directory").map(|it| it.expect("a name")) {
+        if entry.file_type().expect("a kind").is_dir() {
+            all.extend(content(&entry.path()));
+        } else {
+            all.insert(entry.path(), fs::read(entry.path()).expect("a file"));
+        }
+    }
+    all
+}
+
+fn partition(checked: &Value, directory: &str) -> Value {
+    let all = checked["partitions"].as_array().expect("a list");
+    let is_it = |it: &&Value| it["directory"].as_str().is_some_and(|at| at.ends_with(directory));
+    all.iter().find(is_it).expect("the partition").clone()
+}
+
+/// 6.3: "exit 0 sound (a torn or zero tail, or derived files that are wrong, are named and sound),
+/// 3 damaged"
+#[test]
+fn fixtures_of_kafka_are_sound_but_for_the_one_that_is_damaged() {
+    for set in ["clean", "unclean", "legacy", "exact", "open-txn"] {
+        let data = fixture(set).join("data");
+        let (code, text) = run("check", &data, &[]);
+        assert_eq!(code, 0, "{set}: {text}");
+        assert!(!text.contains(": damaged"), "{set}: {text}");
+    }
+    let torn = fixture("torn").join("data");
+    let before = content(&torn);
+    let (code, text) = run("check", &torn, &[]);
+    assert_eq!(code, 3, "{text}");
+    for line in [
+        "plain-0: sound, offsets 0 up to 749, 51268 of 51379 bytes valid, 274 batches, 749 records",
+        "  torn tail: 00000000000000000719.log position 2192, 111 bytes",
+        "mixed-0: damaged, offsets 0 up to 596, 53890 of 53986 bytes valid, 233 batches, 595 rec",
+        "  damage: 00000000000000000532.log position 2683, 96 bytes, offset 564: checksum \
+         0xf18e51cc, expected 0xc4f6c033",
+        "  a broker that starts here would drop offsets 564 up to 596",
+        "5 partitions checked, 1 damaged: 165028 of 168346 bytes valid, 913 batches, 2148 records",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+    assert_eq!(content(&torn), before, "check writes nothing");
+}
+
+/// 6.3: "offsets certainly lost and offsets perhaps compacted away"
+#[test]
+fn holes_of_a_cleaner_are_told_from_losses() {
+    let scratch = scratch();
+    let data = copy(fixture("clean").join("data"), scratch.path().join("data"));
+    fs::remove_file(data.join("txn-0/00000000000000000241.log")).expect("removed");
+    let (code, text) = run("check", &data, &["--json"]);
+    assert_eq!(code, 3);
+    let checked: Value = serde_json::from_str(&text).expect("JSON");
+    let compacted = partition(&checked, "/compacted-0");
+    assert_eq!(
+        (&compacted["damaged"], &compacted["offsets_in_holes"]),
+        (&false.into(), &1435.into())
+    );
+    let whys = compacted["missing"].as_array().expect("a list").iter().map(|it| &it["why"]);
+    assert!(whys.clone().count() > 10 && whys.clone().all(|why| why == "hole"));
+    let lost = partition(&checked, "/txn-0");
+    let expected = serde_json::json!([{
+        "first_offset": 241, "last_offset": 361, "why": "segment"
+    }]);
+    assert_eq!((&lost["damaged"], &lost["missing"]), (&true.into(), &expected));
+    assert_eq!(
+        (&checked["sum"]["damaged"], &checked["sum"]["partitions"]),
+        (&1.into(), &23.into())
+    );
+}
+
+/// 6.3: "state of each index, suspicious timestamps (future, seconds for milliseconds), leftovers"
+#[test]
+fn what_lies_beside_the_log_is_named() {
+    let scratch = scratch();
+    let data = copy(fixture("clean").join("data"), scratch.path().join("data"));
+    let txn = data.join("txn-0");
+    fs::remove_file(txn.join("00000000000000000000.txnindex")).expect("removed");
+    let mut index = fs::read(txn.join("00000000000000000121.index")).expect("an index");
+    index[19] ^= 1;
+    fs::write(txn.join("00000000000000000121.index"), index).expect("written");
+    fs::write(txn.join("00000000000000000241.snapshot"), "junk").expect("written");
+    fs::write(txn.join("leader-epoch-checkpoint"), "0\n1\n7 0\n").expect("written");
+    fs::write(txn.join("00000000000000000100.log.deleted"), "x").expect("written");
+    let (code, text) = run("check", &txn, &[]);
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "  index: 00000000000000000000.txnindex: missing: 3 aborted transactions",
+        "  index: 00000000000000000121.index: foreign or shifted: ",
+        "  index: 00000000000000000241.snapshot: ",
+        "  checkpoint: leader-epoch-checkpoint: has epoch 7 at offset 0, the batch there 0",
+        "  leftover: 00000000000000000100.log.deleted",
+    ] {
+        assert!(text.contains(part), "{part}\nis not in\n{text}");
+    }
+    let (_, times) = run("check", &data.join("times-0"), &[]);
+    assert!(
+        times.contains("from offset 6: 4102444800000, more than a day in the future"),
+        "{times}"
+    );
+}
+
+/// 6.6: "sets bad byte ranges aside in files, and prints what it would do first (`--dry-run`)"
+#[test]
+fn repair_says_what_it_would_do_and_can_be_undone() {
+    let scratch = scratch();
+    let data = copy(fixture("torn").join("data"), scratch.path().join("data"));
+    let mixed = data.join("mixed-0");
+    let before = content(&data);
+    let (code, would) = run("repair", &mixed, &["--dry-run"]);
+    assert_eq!((code, content(&data)), (3, before.clone()), "{would}");
+    let step = "set aside 96 bytes of 00000000000000000532.log at position 2683, offset 564";
+    assert!(would.contains(&format!("would {step}")), "{would}");
+    let (code, did) = run("repair", &mixed, &[]);
+    assert_eq!(code, 0, "{did}");
+    assert!(did.contains(&format!("did {step}")) && did.ends_with("mixed-0: sound\n"), "{did}");
+    // What was taken out, put back at its position, is the file as it was.
+    let log = mixed.join("00000000000000000532.log");
+    let mut bytes = fs::read(&log).expect("a segment");
+    let kept = fs::read(mixed.join("00000000000000000532.log.2683.offsetfs")).expect("kept");
+    bytes.splice(2683..2683, kept);
+    assert!(bytes == before[&log], "undone");
+    let (code, again) = run("repair", &mixed, &[]);
+    assert_eq!((code, again.contains("nothing to repair")), (0, true), "{again}");
+}
+
+/// 1.3: "is refused while a broker (or another of us) holds it"
+#[test]
+fn repair_needs_the_lock_and_check_does_not() {
+    let scratch = scratch();
+    let data = copy(fixture("clean").join("data"), scratch.path().join("data"));
+    let plain = data.join("plain-0");
+    let mut writer = Command::new(OFFSETFS)
+        .arg("append")
+        .arg(&plain)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("offsetfs runs");
+    while !data.join(".lock").exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let refused = offsetfs(&["repair", plain.to_str().expect("a path")]);
+    let (code, text) = run("check", &plain, &[]);
+    drop(writer.stdin.take());
+    assert!(writer.wait().expect("a child").success());
+    assert!(code == 0 && text.contains("plain-0: sound"), "{text}");
+    assert!(!refused.status.success() && told(&refused).contains("lock"), "{}", told(&refused));
+}
