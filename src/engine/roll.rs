@@ -362,8 +362,9 @@ mod tests {
 
     /// kafka-behaviours row 36 (`LogSegmentTest.testAppendForLogSegmentOffsetOverflowException`):
     /// "segment base / largest offset pairs (0, -2147483648), (0, 2147483648), (1, 0), (100, 10),
-    /// (2147483648, 0), (-2147483648, 0), (2147483648, 4294967296): offset-overflow error for each".
-    /// Nothing is appended to a segment that cannot hold it; negative numbers are no offsets.
+    /// (2147483648, 0), (-2147483648, 0), (2147483648, 4294967296): offset-overflow error for
+    /// each". Nothing is appended to a segment that cannot hold it; negative numbers are no
+    /// offsets.
     #[test]
     fn an_offset_that_a_segment_cannot_hold_goes_elsewhere() {
         let far = 1 << 31;

@@ -156,8 +156,8 @@ fn sealing_a_segment_notes_its_largest_time() {
 }
 
 /// kafka-behaviours row 67 (`UnifiedLogTest.testAsyncDelete`): "retention: 1 segment left; old
-/// `.log` and `.index` files exist under `.deleted` names; then gone". Ours go at once, but a reader
-/// that is in one of them goes on, as it does in Kafka until the delay is over.
+/// `.log` and `.index` files exist under `.deleted` names; then gone". Ours go at once, but a
+/// reader that is in one of them goes on, as it does in Kafka until the delay is over.
 #[test]
 fn a_reader_finishes_in_files_that_retention_took() {
     // Larger than what a reader holds in memory.

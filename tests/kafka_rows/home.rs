@@ -15,7 +15,7 @@ use offsetfs::error::Result;
 use offsetfs::format::batch::BatchHeader;
 use offsetfs::format::index::{OffsetIndex, TimeIndex, parse_txn_index};
 use offsetfs::fs::change::{LogSink, stream_limits};
-use offsetfs::units::{Offset, Timestamp};
+use offsetfs::units::{LeaderEpoch, Offset, Timestamp};
 use offsetfs::view::append::AppendStream;
 use offsetfs::view::name::Format;
 
@@ -263,7 +263,7 @@ impl Home {
         match log.find_time(&state, Timestamp::from_millis(time), None).unwrap() {
             Found::Record(found, ..) => {
                 let record = found.record().unwrap();
-                let epoch = found.batch.header.leader_epoch.map(|epoch| epoch.get());
+                let epoch = found.batch.header.leader_epoch.map(LeaderEpoch::get);
                 Some((record.timestamp.unwrap().millis(), record.offset.get(), epoch))
             }
             Found::Damaged(stretch) => panic!("{}", stretch.error()),

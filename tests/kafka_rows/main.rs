@@ -4,6 +4,7 @@
 //! test; `KAFKA_BEHAVIOURS.md` lists all rows, with the reason where one does not apply. `coverage`
 //! holds the quotes of all tests of the project against that list, and the list against them.
 
+#![allow(clippy::doc_markdown, reason = "rows are quoted word for word")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may fail as tests do")]
 
 #[path = "../support/mod.rs"]

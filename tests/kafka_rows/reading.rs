@@ -4,7 +4,8 @@ use offsetfs::engine::log::Found;
 
 use crate::home::{Home, offset, one};
 use crate::support::kafkalog::{
-    Codec, T0, batch, legacy, marker, message, partition, partition_from, plain, rec, recs,
+    Codec, Partition, T0, batch, legacy, marker, message, partition, partition_from, plain, rec,
+    recs,
 };
 
 /// kafka-behaviours row 19 (`FileRecordsTest.testIterationOverPartialAndTruncation`): "file with 3
@@ -22,12 +23,13 @@ fn zeros_behind_the_last_batch_are_no_records() {
 }
 
 /// kafka-behaviours row 20 (`FileRecordsTest.testSearch`): "batches at offsets 0, 1, 2 and one at
-/// 50; find the first batch with last offset >= 0, 1, 3 (starting at the third batch), 50: positions
-/// of batch 0, 1, and of the batch at 50 for both 3 and 50; each with that batch's size".
+/// 50; find the first batch with last offset >= 0, 1, 3 (starting at the third batch), 50:
+/// positions of batch 0, 1, and of the batch at 50 for both 3 and 50; each with that batch's size".
 #[test]
 fn a_search_ends_at_the_first_batch_that_reaches_so_far() {
-    let batches = [0, 1, 2, 50].map(|at| batch(at, vec![rec("x".repeat(at as usize))]));
-    let part = batches.iter().fold(partition(), |part, batch| part.add(batch));
+    let batches = [(0, 3), (1, 9), (2, 0), (50, 70)]
+        .map(|(at, value_bytes)| batch(at, vec![rec("x".repeat(value_bytes))]));
+    let part = batches.iter().fold(partition(), Partition::add);
     let sizes = batches.each_ref().map(|batch| batch.build().len() as u64);
     let mut home = Home::new(&part, "");
     let (log, state) = (home.log(), home.state());
@@ -45,7 +47,8 @@ fn a_search_ends_at_the_first_batch_that_reaches_so_far() {
 
 /// kafka-behaviours row 21 (`FileRecordsTest.testSearchForTimestamp`): "record ts 10 at offset 5
 /// (leader epoch 0), record ts 11 at offset 6 (epoch 1); magic 0, 1, 2; search 9, 10, 11, 12: magic
-/// 2: (10, 5, epoch 0), (10, 5, 0), (11, 6, 1), none; magic 1 the same without epoch; magic 0 none".
+/// 2: (10, 5, epoch 0), (10, 5, 0), (11, 6, 1), none; magic 1 the same without epoch; magic 0
+/// none".
 #[test]
 fn a_time_is_found_in_every_magic_that_has_one() {
     let old = |magic| {
@@ -98,8 +101,9 @@ fn a_time_between_two_records_is_that_of_the_later_one() {
 }
 
 /// kafka-behaviours row 78 (`UnifiedLogTest.testAppendAndReadWithNonSequentialOffsets`,
-/// `testReadWithMinMessage`): "follower records at 0...49, 50, 57, 64 ... 197, one per segment; read
-/// from each offset 50...196: always the first record with offset >= the requested one, whole".
+/// `testReadWithMinMessage`): "follower records at 0...49, 50, 57, 64 ... 197, one per segment;
+/// read from each offset 50...196: always the first record with offset >= the requested one,
+/// whole".
 #[test]
 fn the_first_record_behind_a_hole_is_found_across_segments() {
     let bytes = plain(150..151).build().len();
@@ -150,10 +154,10 @@ fn an_aborted_transaction_may_span_segments() {
     assert_eq!(home.offsets(), [7], "nothing before it, and all behind it");
 }
 
-/// kafka-behaviours row 84 (`UnifiedLogTest.testFetchOffsetByTimestampIncludesLeaderEpoch`): "record
-/// ts t at 0 (epoch 0), ts t+1 at 1 (epoch 1); search t, t+1, earliest, latest: (t, 0, 0), (t+1, 1,
-/// 1), (-1, 0, 0), (-1, 2, 1). On an empty log a search gives none". An epoch that nothing was
-/// written in is not ours to begin.
+/// kafka-behaviours row 84 (`UnifiedLogTest.testFetchOffsetByTimestampIncludesLeaderEpoch`):
+/// "record ts t at 0 (epoch 0), ts t+1 at 1 (epoch 1); search t, t+1, earliest, latest: (t, 0, 0),
+/// (t+1, 1, 1), (-1, 0, 0), (-1, 2, 1). On an empty log a search gives none". An epoch that nothing
+/// was written in is not ours to begin.
 #[test]
 fn a_time_is_found_with_the_epoch_of_its_record() {
     let mut home = Home::new(&partition(), "");

@@ -41,8 +41,8 @@ fn assert_all_there(home: &mut Home, count: i64) {
     }
 }
 
-/// kafka-behaviours row 43 (`LogSegmentTest.testRecoveryFixesCorruptIndex`): "100 messages, `.index`
-/// overwritten with junk from byte 5; recover; read each offset: every offset found".
+/// kafka-behaviours row 43 (`LogSegmentTest.testRecoveryFixesCorruptIndex`): "100 messages,
+/// `.index` overwritten with junk from byte 5; recover; read each offset: every offset found".
 #[test]
 fn recovery_mends_an_index_of_junk() {
     for seed in 0..5 {
@@ -59,8 +59,8 @@ fn recovery_mends_an_index_of_junk() {
 }
 
 /// kafka-behaviours row 46 (`LogSegmentTest.testRecoveryWithCorruptMessage`): "20 one-message
-/// batches; junk written from inside the k-th batch's first 15 bytes to the end (k random); recover:
-/// exactly batches 0...k-1 remain".
+/// batches; junk written from inside the k-th batch's first 15 bytes to the end (k random);
+/// recover: exactly batches 0...k-1 remain".
 #[test]
 fn recovery_ends_before_the_first_bad_batch() {
     for k in 0..20 {
@@ -82,9 +82,9 @@ fn recovery_ends_before_the_first_bad_batch() {
 }
 
 /// kafka-behaviours row 110 (`LogLoaderTest.testLogRecoveryIsCalledUponBrokerCrash`): "marker
-/// `.kafka_cleanshutdown` present; then load again without it: first load is clean and the marker is
-/// gone afterwards; second load is unclean". Our marker goes before the first byte is written. What
-/// one partition meets is its own affair.
+/// `.kafka_cleanshutdown` present; then load again without it: first load is clean and the marker
+/// is gone afterwards; second load is unclean". Our marker goes before the first byte is written.
+/// What one partition meets is its own affair.
 #[test]
 fn a_crash_is_told_by_the_missing_marker() {
     let marker = |home: &Home| home.root().join(".kafka_cleanshutdown").exists();
@@ -101,8 +101,8 @@ fn a_crash_is_told_by_the_missing_marker() {
 }
 
 /// kafka-behaviours row 111 (`LogLoaderTest.testIndexRebuild`): "segment.bytes 200, index interval
-/// 1; 200 records, ts t + 10i; all `.index` and `.timeindex` deleted; load unclean: LEO 200; indexes
-/// non-empty; each offset readable; searching ts t + 10i gives i".
+/// 1; 200 records, ts t + 10i; all `.index` and `.timeindex` deleted; load unclean: LEO 200;
+/// indexes non-empty; each offset readable; searching ts t + 10i gives i".
 /// kafka-behaviours row 112 (`LogLoaderTest.testCorruptIndexRebuild`): "same, but every index file
 /// overwritten with two spaces: same result".
 #[test]
@@ -203,9 +203,9 @@ fn split(first: &str, second: &str, old_there: bool) -> Home {
 }
 
 /// kafka-behaviours row 115 (`LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1`): "oversized
-/// segment split in two; state left as: all new `.cleaned`; last new `.swap`, others `.cleaned`; all
-/// `.swap` with the old files back; all `.swap` with the old gone; only the last still `.swap`: in
-/// every case all keys present". Kafka splits again what it finds whole; ours need not.
+/// segment split in two; state left as: all new `.cleaned`; last new `.swap`, others `.cleaned`;
+/// all `.swap` with the old files back; all `.swap` with the old gone; only the last still `.swap`:
+/// in every case all keys present". Kafka splits again what it finds whole; ours need not.
 #[test]
 fn a_crash_while_a_segment_is_replaced_loses_nothing() {
     for (number, first, second, old_there, bases) in [
@@ -281,8 +281,9 @@ fn transactions() -> Vec<Batch> {
     ]
 }
 
-/// kafka-behaviours row 117 (`LogLoaderTest.testFullTransactionIndexRecovery`): "small segments; all
-/// `.index` and `.txnindex` deleted; load unclean: entries (1, 0, 29, LSO 8), (2, 8, 74, LSO 36)".
+/// kafka-behaviours row 117 (`LogLoaderTest.testFullTransactionIndexRecovery`): "small segments;
+/// all `.index` and `.txnindex` deleted; load unclean: entries (1, 0, 29, LSO 8), (2, 8, 74, LSO
+/// 36)".
 #[test]
 fn transaction_indexes_are_made_anew() {
     let mut home = Home::new(&partition(), "segment.bytes=500");
@@ -345,9 +346,9 @@ fn loading_does_not_advance_the_recovery_point() {
     assert_eq!(home.recovery_point(), 100);
 }
 
-/// kafka-behaviours row 120 (`LogLoaderTest.testRecoverWithEmptyActiveSegment`): "100 records, roll,
-/// flush: the active segment has no `.index` file; load unclean with recovery point 100: LEO 100,
-/// active segment empty with 0 time entries, its index file now exists".
+/// kafka-behaviours row 120 (`LogLoaderTest.testRecoverWithEmptyActiveSegment`): "100 records,
+/// roll, flush: the active segment has no `.index` file; load unclean with recovery point 100: LEO
+/// 100, active segment empty with 0 time entries, its index file now exists".
 #[test]
 fn an_empty_active_segment_gets_its_indexes() {
     let part = (0..100).fold(partition(), |part, n| part.add(&one(n, T0 + 10 * n))).roll(100);

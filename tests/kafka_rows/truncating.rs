@@ -4,8 +4,8 @@ use crate::home::{Home, one, untimed};
 use crate::support::kafkalog::{T0, batch, marker, partition, partition_from, plain, rec};
 
 /// kafka-behaviours row 27 (`OffsetIndexTest.truncate`): "base 0, room for 10; entries (i, i) for
-/// 1...9; truncate to 12; add 10 and truncate to 10; add 10 and truncate to 9; add 9 and truncate to
-/// 5; full truncate: last offset 9; 9; 8; 4; then no entries".
+/// 1...9; truncate to 12; add 10 and truncate to 10; add 10 and truncate to 9; add 9 and truncate
+/// to 5; full truncate: last offset 9; 9; 8; 4; then no entries".
 #[test]
 fn an_offset_index_ends_before_the_cut() {
     let mut home = Home::new(&partition(), "index.interval.bytes=0");
@@ -20,7 +20,8 @@ fn an_offset_index_ends_before_the_cut() {
         }
         home.truncate(target);
         let entries = home.offset_entries(0);
-        let wanted: Vec<(i64, u64)> = (1..=last).map(|at| (at, at as u64 * bytes)).collect();
+        let wanted: Vec<(i64, u64)> =
+            (1..=last).map(|at: i64| (at, at.cast_unsigned() * bytes)).collect();
         assert_eq!(entries, wanted, "truncated to {target}");
         home.load();
     }
@@ -45,8 +46,8 @@ fn a_time_index_ends_before_the_cut() {
     assert_eq!((home.time_entries(45), home.offsets()), (vec![], vec![45]));
 }
 
-/// kafka-behaviours row 33 (`TransactionIndexTest.testTruncate`): "truncate to 51; to 50; reset: all
-/// 4; first 3; none".
+/// kafka-behaviours row 33 (`TransactionIndexTest.testTruncate`): "truncate to 51; to 50; reset:
+/// all 4; first 3; none".
 /// kafka-behaviours row 35 (`TransactionIndexTest.testLastOffsetMustIncrease`,
 /// `testLastOffsetCannotDecrease`): "entry with last offset 15; append last offset 15; append last
 /// offset 10: error for both". The marker is refused, so its entry is never made.
@@ -79,8 +80,8 @@ fn a_cut_in_a_gap_takes_what_is_behind_it() {
 }
 
 /// kafka-behaviours row 41 (`LogSegmentTest.testTruncateFull`): "records 40, 41, 500 ms after
-/// creation; truncate to 0; append 40, 41 again: waited time goes 500 -> 0; indexes not full; empty;
-/// append works".
+/// creation; truncate to 0; append 40, 41 again: waited time goes 500 -> 0; indexes not full;
+/// empty; append works".
 #[test]
 fn an_emptied_segment_begins_to_wait_anew() {
     let mut home = Home::new(&partition_from(40), "segment.ms=400 index.interval.bytes=0");
@@ -115,10 +116,10 @@ fn indexes_of_an_empty_segment_are_empty_files() {
     assert_eq!((home.bases(), home.size_of(0, "index")), (vec![0], 240));
 }
 
-/// kafka-behaviours row 58 (`UnifiedLogTest.testIndexResizingAtTruncation`): "10 one-record sets per
-/// segment, index interval one byte less than a set; 20 sets, rising ts; look at segment 0; truncate
-/// to 0: 2 segments; segment 0 trimmed to 9 offset and 9 time entries; after truncation 1 segment
-/// with indexes back at full capacity (max bytes / 8 and / 12)".
+/// kafka-behaviours row 58 (`UnifiedLogTest.testIndexResizingAtTruncation`): "10 one-record sets
+/// per segment, index interval one byte less than a set; 20 sets, rising ts; look at segment 0;
+/// truncate to 0: 2 segments; segment 0 trimmed to 9 offset and 9 time entries; after truncation 1
+/// segment with indexes back at full capacity (max bytes / 8 and / 12)".
 #[test]
 fn indexes_are_resized_when_a_cut_makes_their_segment_active() {
     let bytes = one(10, T0).build().len();

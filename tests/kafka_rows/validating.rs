@@ -1,5 +1,6 @@
-//! Rows about what is looked at before a batch is taken. What comes through `append.raw` is taken as
-//! a replica takes it, so it is never changed; what only a client must not do is none of its rules.
+//! Rows about what is looked at before a batch is taken. What comes through `append.raw` is taken
+//! as a replica takes it, so it is never changed; what only a client must not do is none of its
+//! rules.
 
 use offsetfs::format::batch::TimestampType;
 use offsetfs::format::codec::Codec as Stored;
@@ -27,8 +28,8 @@ fn a_write_may_hold_several_raw_batches() {
 
 /// kafka-behaviours row 142 (`LogValidatorTest.testRecordBatchWithCountOverrides`,
 /// `testInconsistentCountAndOffset`, `testUnmatchedNumberOfRecords`): "3-record batch with
-/// (lastOffsetDelta, count) = (2, 3); (0, 3), (15, 3), (-3, 3); (5, 6), (1, 2): accepted; all others
-/// invalid-record error". A replica takes (15, 3), as compaction leaves such batches.
+/// (lastOffsetDelta, count) = (2, 3); (0, 3), (15, 3), (-3, 3); (5, 6), (1, 2): accepted; all
+/// others invalid-record error". A replica takes (15, 3), as compaction leaves such batches.
 #[test]
 fn a_batch_has_as_many_records_as_it_says() {
     for codec in [Codec::None, Codec::Gzip] {
@@ -50,8 +51,8 @@ fn a_batch_has_as_many_records_as_it_says() {
     }
 }
 
-/// kafka-behaviours row 143 (`LogValidatorTest.testInvalidCreateTimeNonCompressedV2`): "before.max =
-/// after.max = 1000; record ts now - 1001: refused".
+/// kafka-behaviours row 143 (`LogValidatorTest.testInvalidCreateTimeNonCompressedV2`): "before.max
+/// = after.max = 1000; record ts now - 1001: refused".
 #[test]
 fn a_time_that_is_too_far_from_now_is_refused() {
     let limits = ["before", "after"].map(|way| format!("message.timestamp.{way}.max.ms=1000"));
@@ -72,9 +73,9 @@ fn a_time_that_is_too_far_from_now_is_refused() {
     }
 }
 
-/// kafka-behaviours row 144 (`LogValidatorTest.checkInvalidSequence`): "producer 1234, base sequence
-/// overwritten with -2; append from a client: invalid-record error". A replica takes what its leader
-/// has, and so do we; nothing that follows depends on the number.
+/// kafka-behaviours row 144 (`LogValidatorTest.checkInvalidSequence`): "producer 1234, base
+/// sequence overwritten with -2; append from a client: invalid-record error". A replica takes what
+/// its leader has, and so do we; nothing that follows depends on the number.
 #[test]
 fn sequence_numbers_are_the_business_of_the_leader() {
     let bytes = patched(plain(0..1).producer(1234).build(), 53, &(-2_i32).to_be_bytes());
@@ -115,8 +116,8 @@ fn a_raw_batch_is_never_recompressed() {
 }
 
 /// kafka-behaviours row 147 (`LogValidatorTest.checkLogAppendTimeWithoutRecompression`): "gzip set,
-/// ts 1234, 3 records; LogAppendTime topic; append: still valid, type LogAppendTime, max timestamp =
-/// now, its offset 2; base timestamp still 1234". A raw batch keeps its times.
+/// ts 1234, 3 records; LogAppendTime topic; append: still valid, type LogAppendTime, max timestamp
+/// = now, its offset 2; base timestamp still 1234". A raw batch keeps its times.
 #[test]
 fn append_time_is_said_in_the_header_alone() {
     let settings = "message.timestamp.type=LogAppendTime compression.type=gzip";

@@ -208,9 +208,7 @@ impl<'de> Visitor<'de> for Fields {
             seen |= bit;
             match field {
                 Field::Ts => timestamp = fields.next_value::<Option<Millis>>()?,
-                Field::Headers => {
-                    headers = fields.next_value::<Option<SmallVec<[Header; FEW_HEADERS]>>>()?;
-                }
+                Field::Headers => headers = fields.next_value::<Option<HeaderList>>()?,
                 Field::Key => key.text = fields.next_value()?,
                 Field::KeyB64 => key.base64 = fields.next_value()?,
                 Field::Payload => payload.text = fields.next_value()?,
@@ -320,6 +318,8 @@ impl<'de> Deserialize<'de> for FromBase64 {
         })
     }
 }
+
+type HeaderList<'a> = SmallVec<[Header<'a>; FEW_HEADERS]>;
 
 /// `[name, value]`, or `[name, null, base64]`.
 struct Header<'a>(NewHeader<'a>);
