@@ -46,11 +46,8 @@ pub fn open(
     log.shared.checkpoints.forget();
     let mut state = work.settle()?;
     let clean = access.was_clean();
-    let recovery_point = if clean {
-        state.log_end
-    } else {
-        access.recovery_point(&*log.shared.disk, log.name()).min(state.log_end)
-    };
+    let recovery_point =
+        if clean { state.log_end } else { access.recovery_point(&*log.shared.disk, log.name()) };
     let mut epochs = work.epochs(&state)?;
     let (mut changed, mut recovered) = (false, None);
     if let Some(torn) = &state.torn_tail {
@@ -86,6 +83,8 @@ pub fn open(
         Some(active) => work.times(active)?,
         None => (None, None),
     };
+    // Where the log was cut before it, nothing that comes is on the disk.
+    let recovery_point = recovery_point.min(state.log_end);
     let state = Arc::new(state);
     Ok(Opening { state, epochs, producers, recovery_point, newest, first_timestamp })
 }

@@ -346,6 +346,20 @@ fn loading_does_not_advance_the_recovery_point() {
     assert_eq!(home.recovery_point(), 100);
 }
 
+/// The recovery point stayed where it was when the log was cut before it. What was appended then
+/// was taken to be on the disk already, so a segment that rolled below it was never synced.
+#[test]
+fn a_cut_takes_the_recovery_point_with_it() {
+    let home = many(20, "");
+    let path = home.file(0, "log");
+    let mut log = fs::read(&path).unwrap();
+    let bad = batches(&log)[12].start;
+    log[bad + 70] ^= 1;
+    fs::write(&path, log).unwrap();
+    let mut home = home.unclean(15);
+    assert_eq!((home.recovery_point(), home.log_end()), (12, 12));
+}
+
 /// kafka-behaviours row 120 (`LogLoaderTest.testRecoverWithEmptyActiveSegment`): "100 records,
 /// roll, flush: the active segment has no `.index` file; load unclean with recovery point 100: LEO
 /// 100, active segment empty with 0 time entries, its index file now exists".
