@@ -25,6 +25,23 @@ const MOST_INDEX_BYTES: u64 = 1 << 28;
 
 /// Reads the directory of a log.
 pub fn load(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogState> {
+    load_up_to(shared, name, path, find_end)
+}
+
+/// The same of a log that is about to be checked to its end: the active segment counts as long as
+/// its file, and the log end is not known.
+pub fn load_unmeasured(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogState> {
+    load_up_to(shared, name, path, |_, active| {
+        Ok(End::at(Position::new(active.log.bytes()), Offset::MAX))
+    })
+}
+
+fn load_up_to(
+    shared: &Shared,
+    name: &TopicPartition,
+    path: &Path,
+    find_end_of_active: impl FnOnce(&Shared, &Arc<Segment>) -> Result<End>,
+) -> Result<LogState> {
     let disk = &*shared.disk;
     let directory = disk.facts(path)?;
     let names = disk.list(path)?;
@@ -36,7 +53,7 @@ pub fn load(shared: &Shared, name: &TopicPartition, path: &Path) -> Result<LogSt
     let mut end = End::at(Position::START, shared.checkpoints.log_start(name).unwrap_or_default());
     if let Some(active) = segments.last_mut() {
         Arc::make_mut(active).promised_last = promised_last(shared, active);
-        end = find_end(shared, active)?;
+        end = find_end_of_active(shared, active)?;
         Arc::make_mut(active).valid_bytes = end.position.get();
     }
     let mut state = LogState {

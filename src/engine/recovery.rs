@@ -44,8 +44,8 @@ pub fn open(
 ) -> Result<Opening> {
     let work = Recovery { log, shared: &log.shared, access, limits, interrupted };
     log.shared.checkpoints.forget();
-    let mut state = work.settle()?;
     let clean = access.was_clean();
+    let mut state = work.settle(clean)?;
     let recovery_point =
         if clean { state.log_end } else { access.recovery_point(&*log.shared.disk, log.name()) };
     let mut epochs = work.epochs(&state)?;
@@ -124,9 +124,11 @@ impl Recovery<'_> {
     /// The log, after what a crash interrupted was brought to its end as a broker does it: what a
     /// finished replacement covers goes, and the replacement gets its name. Otherwise what is
     /// covered would come back as soon as the replacement is cut or deleted. Indexes without a log
-    /// go, too.
-    fn settle(&self) -> Result<LogState> {
-        let state = self.load()?;
+    /// go, too. Where its end is looked for anyway, it is not `measured`.
+    fn settle(&self, measured: bool) -> Result<LogState> {
+        let load = if measured { load::load } else { load::load_unmeasured };
+        let load = || load(self.shared, self.log.name(), self.log.path());
+        let state = load()?;
         let (swaps, orphans) = unsettled(&state.names);
         if swaps.is_empty() && orphans.is_empty() {
             return Ok(state);
@@ -146,7 +148,7 @@ impl Recovery<'_> {
             remove_if_there(disk, &path.join(orphan.to_string()))?;
         }
         disk.sync_directory(path)?;
-        self.load()
+        load()
     }
 
     pub(super) fn epochs(&self, state: &LogState) -> Result<LeaderEpochs> {
