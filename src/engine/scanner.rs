@@ -70,6 +70,8 @@ pub struct Scanner {
     max_batch_bytes: u64,
     position: Position,
     expected: Offset,
+    /// The header behind the last batch, which was looked at to judge that one.
+    ahead: Option<(Position, BatchHeader)>,
     /// The last verdict could not tell which of two batches lies about its offsets.
     distrusted: Option<Position>,
     /// Where legacy wrappers begin, and their first offsets: those that were looked at last.
@@ -112,6 +114,7 @@ impl Scanner {
             max_batch_bytes: max_batch,
             position: Position::START,
             expected,
+            ahead: None,
             distrusted: None,
             wrappers: [const { None }; 3],
             epochs: EpochWatch::default(),
@@ -124,6 +127,7 @@ impl Scanner {
     pub fn seek(&mut self, position: Position, expected: Offset) {
         self.position = position;
         self.expected = expected;
+        self.ahead = None;
         self.distrusted = None;
         self.wrappers = [const { None }; 3];
         self.epochs = EpochWatch::default();
@@ -138,6 +142,7 @@ impl Scanner {
 
     /// Sees more of the same segment, which has grown.
     pub fn grow(&mut self, segment: &Arc<Segment>) {
+        self.ahead = None;
         self.window.forget_from(Position::new(self.segment.valid_bytes));
         self.segment = Arc::clone(segment);
     }
@@ -201,6 +206,9 @@ impl Scanner {
 
     /// The header at `position`, if it is one and its batch is all there.
     fn read_header(&mut self, position: Position) -> Result<Result<BatchHeader, String>> {
+        if let Some((_, ahead)) = self.ahead.take_if(|(at, _)| *at == position) {
+            return Ok(Ok(ahead));
+        }
         let left = self.segment.valid_bytes.saturating_sub(position.get());
         let wanted = usize::try_from(left).unwrap_or(HEADER_BYTES).min(HEADER_BYTES);
         let bytes = self.window.fill(&*self.disk, &self.segment.log.file, position, wanted)?;
@@ -301,7 +309,10 @@ impl Scanner {
         };
         let next_first = self.first_offset(&next, next_position)?.unwrap_or(next.base_offset);
         if next_first > header.last_offset {
-            self.window_back(position, header)?;
+            if next.is_legacy_wrapper() {
+                self.window_back(position, header)?;
+            }
+            self.ahead = Some((next_position, next));
             return Ok(Verdict::Good);
         }
         let next_is_wrong = joined
