@@ -75,6 +75,11 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Did the disk refuse to give bytes that should be there, as one that is going bad does?
+    pub fn is_bad_disk(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.raw_os_error() == Some(libc::EIO))
+    }
+
     /// A refusal of `path`.
     pub fn refused(path: impl AsRef<Path>, reason: impl Into<String>) -> Error {
         Error::Refused { path: path.as_ref().to_path_buf(), reason: reason.into() }

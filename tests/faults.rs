@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,7 @@ use offsetfs::engine::options::ReadOptions;
 use offsetfs::engine::writer::Writer;
 use offsetfs::error::{Error, Result};
 use offsetfs::format::builder::NewRecord;
+use offsetfs::inspect::check::{self, Progress};
 use offsetfs::units::{Offset, Position, Timestamp};
 
 const NAME: &str = "t-0";
@@ -42,6 +44,8 @@ struct FaultyDisk {
     failed_syncs: Mutex<Vec<FileId>>,
     retried_sync: AtomicBool,
     story: Mutex<String>,
+    /// Bytes of every segment that cannot be read.
+    bad: Mutex<Range<u64>>,
 }
 
 impl FaultyDisk {
@@ -55,6 +59,7 @@ impl FaultyDisk {
             failed_syncs: Mutex::default(),
             retried_sync: AtomicBool::new(false),
             story: Mutex::default(),
+            bad: Mutex::default(),
         })
     }
 
@@ -165,6 +170,12 @@ impl Disk for FaultyDisk {
     }
 
     fn read_at(&self, file: &DiskFile, at: Position, buffer: &mut [u8]) -> Result<usize> {
+        let bad = self.bad.lock().unwrap().clone();
+        let wanted = at.get()..at.get() + buffer.len() as u64;
+        let is_log = file.path.extension().is_some_and(|extension| extension == "log");
+        if is_log && bad.start < wanted.end && wanted.start < bad.end {
+            return Err(Error::io("read", &file.path)(io::Error::from_raw_os_error(libc::EIO)));
+        }
         self.real.read_at(file, at, buffer)
     }
 }
@@ -437,4 +448,44 @@ fn a_log_that_cannot_be_closed_is_not_left_in_order_by_trying_again() {
         }
     }
     assert!(refused > 0, "no sync of the log was hit");
+}
+
+/// 6.1: "EIO for the records inside the damaged batch only", also where it is the disk that gives no
+/// bytes; `check` names them, and at the end of a log they are no torn tail.
+#[test]
+fn a_bad_sector_costs_the_batches_in_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let disk = FaultyDisk::new(usize::MAX, Fault::Once);
+    let open = || {
+        let disk: Arc<dyn Disk> = Arc::clone(&disk) as Arc<dyn Disk>;
+        DataDir::on_disk(disk, scratch.path(), None, ReadOptions::default(), None)
+    };
+    let part = scratch.path().join(NAME);
+    std::fs::create_dir(&part).unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/exact/data/seed-0");
+    for entry in std::fs::read_dir(fixture).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), part.join(entry.file_name())).unwrap();
+    }
+    let bytes = std::fs::metadata(part.join("00000000000000000000.log")).unwrap().len();
+    // Records are a batch each, of some 168 bytes.
+    for bad in [81_920..90_112, bytes - 2_000..bytes] {
+        *disk.bad.lock().unwrap() = bad.clone();
+        let sectors = bad.start / 4096 * 4096..bad.end.next_multiple_of(4096).min(bytes);
+        let data = open();
+        let log = data.log(NAME.as_ref()).unwrap().unwrap();
+        let state = log.state().unwrap();
+        let is_there = |at: i64| match log.find(&state, offset(at)).unwrap() {
+            Found::Record(..) => true,
+            Found::Damaged(_) | Found::Nothing => false,
+        };
+        let gone: Vec<i64> = (0..2000).filter(|at| !is_there(*at)).collect();
+        let lost = (sectors.end - sectors.start) / 168;
+        assert!((lost..lost + 3).contains(&(gone.len() as u64)), "{} of {lost}", gone.len());
+        let found = check::check(&data, 2, now(), &Progress::default()).unwrap();
+        let checked = found.into_iter().next().unwrap().1.unwrap();
+        assert!(checked.is_damaged(), "{:?}", checked.facts);
+        assert_eq!(checked.facts.torn_tail, None);
+        assert_eq!(checked.records, 2000 - gone.len() as u64);
+    }
 }

@@ -29,7 +29,7 @@ const KINDS: [Kind; 8] = [
         damage: |it| change(it, |b, at| b[at..at + 4096].fill(0)),
     },
     Kind { what: "16 bytes lost in the middle", damage: |it| change(it, cut_16) },
-    Kind { what: "a record batch of nonsense", damage: |it| change(it, nonsense) },
+    Kind { what: "a record batch of nonsense", damage: |it| change(it, |b, at| nonsense(b, at)) },
     Kind { what: "a torn last batch", damage: tear },
     Kind { what: "indexes of nonsense", damage: spoil_indexes },
 ];
@@ -51,7 +51,7 @@ fn cut_16(bytes: &mut Vec<u8>, at: usize) {
     bytes.drain(at + 20..at + 36);
 }
 
-fn nonsense(bytes: &mut Vec<u8>, at: usize) {
+fn nonsense(bytes: &mut [u8], at: usize) {
     for (n, byte) in bytes[at..at + 60].iter_mut().enumerate() {
         *byte = u8::try_from(n * 37 % 251).expect("a byte");
     }
@@ -85,7 +85,7 @@ fn readable(partition: &Path) -> usize {
     let partition = partition.to_str().expect("a path");
     let done = offsetfs(&["cat", partition, "-f", "%o\n", "-q"]);
     assert!([Some(0), Some(3)].contains(&done.status.code()), "{}", told(&done));
-    done.stdout.iter().filter(|byte| **byte == b'\n').count()
+    String::from_utf8(done.stdout).expect("offsets").lines().count()
 }
 
 /// 6.6: "never loses a readable record"; what a broker keeps of the same bytes is less or the same.
@@ -111,10 +111,10 @@ fn a_repaired_partition_keeps_what_a_broker_would_drop() {
     }
     // The broker that wrote this was killed.
     fs::remove_file(home.data().join(".kafka_cleanshutdown")).expect("a marker");
-    for number in 0..KINDS.len() {
+    for (number, kind) in KINDS.iter().enumerate() {
         let own = home.partition(&format!("repaired-{number}"));
         let done = offsetfs(&["repair", own.to_str().expect("a path")]);
-        assert_eq!(code(&done), 0, "{}: {}", KINDS[number].what, told(&done));
+        assert_eq!(code(&done), 0, "{}: {}", kind.what, told(&done));
     }
     let broker = home.start();
     println!("{:32} {:>8} {:>8} {:>8}", "of 2000 records", "offsetfs", "repaired", "broker");

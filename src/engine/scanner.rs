@@ -522,6 +522,15 @@ impl Scanner {
     /// Nothing believable follows `start`: a torn tail, unless a closed segment then lacks offsets.
     fn tail(&mut self, start: Position, reason: String) -> Item {
         let size = self.segment.valid_bytes;
+        if self.window.is_refused(start) {
+            // Nobody knows that the bytes stop here.
+            let reason = "the disk cannot read what lies here".to_owned();
+            let known_end = if self.segment.active { self.expected } else { self.segment.limit };
+            let (first, end) = (self.expected, known_end.max(self.expected));
+            self.position = Position::new(size);
+            self.expected = end;
+            return Item::Damage(self.stretch(start, Position::new(size), first, end, reason));
+        }
         if self.segment.active || self.expected >= self.segment.limit {
             return Item::End { position: start, torn: size - start.get() };
         }

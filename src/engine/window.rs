@@ -1,5 +1,7 @@
 //! A moving window over one file: bytes are read in large pieces and lent out in small ones.
 
+use std::ops::Range;
+
 use crate::engine::disk::{Disk, DiskFile};
 use crate::error::Result;
 use crate::units::Position;
@@ -11,6 +13,9 @@ const LARGEST_STEP: usize = 4 << 20;
 /// enough to stay in the processor's cache.
 pub const LARGEST_CHUNK: usize = 256 << 10;
 
+/// What a disk that is going bad is asked for at once, where it refuses more.
+const SECTOR_BYTES: u64 = 4096;
+
 /// Bytes of a file around the place that is being read.
 #[derive(Debug)]
 pub struct Window {
@@ -20,12 +25,15 @@ pub struct Window {
     filled: usize,
     chunk: usize,
     largest: usize,
+    /// The last bytes that the disk refused to give, as it does where it is bad.
+    refused: Option<Range<u64>>,
 }
 
 impl Window {
     /// An empty window that reads at least `chunk` bytes at a time.
     pub fn new(chunk: usize) -> Window {
-        Window { start: 0, buffer: Vec::new(), filled: 0, chunk, largest: chunk }
+        let (buffer, refused) = (Vec::new(), None);
+        Window { start: 0, buffer, filled: 0, chunk, largest: chunk, refused }
     }
 
     /// An empty window that reads at least `chunk` bytes the first time, and twice as many each
@@ -40,7 +48,8 @@ impl Window {
     }
 
     /// Makes `bytes` bytes from `at` available, as far as the file has them, and lends them. The
-    /// caller bounds `bytes`; memory grows with it.
+    /// caller bounds `bytes`; memory grows with it. What the disk refuses to give is zero: no
+    /// checksum is right with it, unless it was.
     #[inline]
     pub fn fill(
         &mut self,
@@ -65,6 +74,11 @@ impl Window {
             .and_then(|skip| usize::try_from(skip).ok())
             .and_then(|skip| self.buffer.get(skip..self.filled))
             .unwrap_or_default()
+    }
+
+    /// Did the disk refuse to give bytes at or behind `from`?
+    pub fn is_refused(&self, from: Position) -> bool {
+        self.refused.as_ref().is_some_and(|refused| refused.end > from.get())
     }
 
     /// Forgets what lies at or behind `at`, where the file may have changed.
@@ -92,7 +106,15 @@ impl Window {
                 self.buffer.resize(end, 0);
             }
             let from = at.plus(self.filled as u64);
-            let read = disk.read_at(file, from, &mut self.buffer[self.filled..end])?;
+            let room = &mut self.buffer[self.filled..end];
+            let read = match disk.read_at(file, from, room) {
+                Err(e) if e.is_bad_disk() => {
+                    let (read, refused) = read_around(disk, file, from, room)?;
+                    self.refused = refused.or(self.refused.take());
+                    read
+                }
+                done => done?,
+            };
             let short = self.filled + read < end;
             self.filled += read;
             if short {
@@ -105,6 +127,38 @@ impl Window {
         }
         Ok(())
     }
+}
+
+/// Reads sector by sector; bytes read, zeros where the disk refuses, and the place of those.
+fn read_around(
+    disk: &dyn Disk,
+    file: &DiskFile,
+    from: Position,
+    buffer: &mut [u8],
+) -> Result<(usize, Option<Range<u64>>)> {
+    let size = disk.facts_of(file)?.bytes;
+    let there = usize::try_from(size.saturating_sub(from.get())).unwrap_or(usize::MAX);
+    let wanted = buffer.len().min(there);
+    let (mut filled, mut refused) = (0, None::<Range<u64>>);
+    while filled < wanted {
+        let at = from.plus(filled as u64);
+        let left = SECTOR_BYTES - at.get() % SECTOR_BYTES;
+        let end = wanted.min(filled + usize::try_from(left).unwrap_or(wanted));
+        let sector = &mut buffer[filled..end];
+        match disk.read_at(file, at, sector) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(e) if e.is_bad_disk() => {
+                log::warn!("{e}, position {at}: taken for damage");
+                sector.fill(0);
+                filled = end;
+                let start = refused.map_or(at.get(), |refused| refused.start);
+                refused = Some(start..at.get() + left);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok((filled, refused))
 }
 
 #[cfg(test)]

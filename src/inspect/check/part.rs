@@ -206,6 +206,10 @@ impl<'a> Reader<'a> {
                 let stretch = unreadable(&self.part.segment, position, header, reason);
                 self.read.add_damage(stretch);
             }
+            Err(e) if e.is_bad_disk() => {
+                let stretch = unreadable(&self.part.segment, position, header, e.to_string());
+                self.read.add_damage(stretch);
+            }
             Err(e) => return Err(e),
         }
         if let Some(watch) = &mut self.offsets {
