@@ -201,6 +201,7 @@ impl Home {
              transaction.state.log.num.partitions=1\n\
              share.coordinator.state.topic.replication.factor=1\n\
              auto.create.topics.enable=false\nlog.retention.ms=-1\n\
+             log.retention.check.interval.ms=500\n\
              log.message.timestamp.after.max.ms=9223372036854775807\n\
              log.cleaner.dedupe.buffer.size=4000000\ngroup.initial.rebalance.delay.ms=0\n",
             data.display(),
