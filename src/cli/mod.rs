@@ -6,6 +6,7 @@
 pub mod append;
 pub mod cat;
 pub mod check;
+pub mod dump;
 pub mod exit_code;
 pub mod format;
 pub mod mount;
@@ -40,6 +41,7 @@ enum Command {
     Truncate(truncate::TruncateArgs),
     Check(check::CheckArgs),
     Repair(repair::RepairArgs),
+    Dump(dump::DumpArgs),
 }
 
 impl Command {
@@ -52,6 +54,7 @@ impl Command {
             Command::Truncate(typed) => truncate::run(&typed).map(|()| exit_code::OK),
             Command::Check(typed) => check::run(&typed),
             Command::Repair(typed) => repair::run(&typed),
+            Command::Dump(typed) => dump::run(&typed),
             Command::Umount(typed) => umount::run(&typed).map(|()| exit_code::OK),
         }
     }

@@ -1,4 +1,6 @@
-//! Reading a log to explain it: values out, nothing is printed here and nothing is shown as a file.
+//! Reading a log to explain it: values and text out, nothing is printed here and nothing is shown
+//! as a file.
 
 pub mod check;
+pub mod dump;
 pub mod repair;
