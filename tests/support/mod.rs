@@ -6,6 +6,7 @@
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
 
 pub mod broker;
+pub mod dumped;
 pub mod expected;
 pub mod got;
 pub mod kafka;
