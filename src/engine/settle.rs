@@ -1,6 +1,6 @@
 //! Which files of a partition directory are the log, as a broker would settle it when it loads, but
-//! without touching any (contract 6.5; format page, "leftovers" and "finish swaps"). Before a log is
-//! written, `recovery` does to the files what [`unsettled`] names.
+//! without touching any (contract 6.5; format page, "leftovers" and "finish swaps"). Before a log
+//! is written, `recovery` does to the files what [`unsettled`] names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;

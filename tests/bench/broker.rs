@@ -68,6 +68,16 @@ impl Drop for Recoverer {
     }
 }
 
+/// The folder of the project's own Java programs, compiled.
+fn own_classes() -> Outcome<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka/classes.sh");
+    let output = Command::new(script).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("classes.sh: {}", output.status).into());
+    }
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
+}
+
 impl Kafka {
     /// Copies the jars where that has not been done yet.
     pub fn from_maven() -> Outcome<Kafka> {
@@ -91,17 +101,25 @@ impl Kafka {
 
     /// A JVM that recovers logs with the broker's code.
     pub fn recoverer(&self) -> Outcome<Recoverer> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kafka/classes.sh");
-        let output = Command::new(script).stderr(Stdio::inherit()).output()?;
-        if !output.status.success() {
-            return Err(format!("classes.sh: {}", output.status).into());
-        }
-        let classes = PathBuf::from(String::from_utf8(output.stdout)?.trim_end());
-        let mut java = self.java_with(&[&classes], "-Xmx1G", "Recover");
+        let mut java = self.java_with(&[&own_classes()?], "-Xmx1G", "Recover");
         let mut child = java.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().ok_or("no standard input")?;
         let output = BufReader::new(child.stdout.take().ok_or("no standard output")?);
         Ok(Recoverer { child, input, output })
+    }
+
+    /// Seconds that the dump tool takes for the segments of `log` the second time in one JVM, and
+    /// where its text is, in `dir`.
+    pub fn second_dump(&self, log: &Written, dir: &Path) -> Outcome<(f64, PathBuf)> {
+        let files: Vec<String> =
+            log.segments.iter().map(|path| path.display().to_string()).collect();
+        let line = format!("--files {} --deep-iteration --print-data-log\n", files.join(","));
+        let plan = dir.join("plan");
+        fs::write(&plan, line.repeat(2))?;
+        let mut java = self.java_with(&[&own_classes()?], "-Xmx256M", "Dump");
+        run(java.arg(&plan).arg(dir), "DumpLogSegments")?;
+        let millis: u32 = fs::read_to_string(dir.join("1.ms"))?.trim().parse()?;
+        Ok((f64::from(millis) / 1000.0, dir.join("1.out")))
     }
 
     /// Starts a broker in `dir` that has taken over `log`, by the recipe of an operator: let the
