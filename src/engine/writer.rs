@@ -16,6 +16,7 @@ use crate::engine::epochs::LeaderEpochs;
 use crate::engine::limits::Limits;
 use crate::engine::log::{Log, LogState, Shared};
 use crate::engine::mmap::ActiveMap;
+use crate::engine::options::LogStart;
 use crate::engine::producers::{Marker, ProducerStates};
 use crate::engine::retention::{SegmentFacts, segments_to_delete};
 use crate::engine::roll::{
@@ -427,11 +428,18 @@ impl Writer {
     /// Where the log stands, for the checkpoints.
     pub fn standing(&self) -> Standing {
         let first = self.sealed.first().map_or(self.active.base_offset, |first| first.base_offset);
+        let name = self.limits.name.clone();
+        // What is shown from the disk on is deleted all the same.
+        let noted = match self.shared.options.log_start {
+            LogStart::Disk => self.shared.checkpoints.log_start(&name).unwrap_or_default(),
+            LogStart::Checkpoint => Offset::ZERO,
+        };
+        let log_start = self.log_start.max(noted);
         Standing {
-            name: self.limits.name.clone(),
+            name,
             recovery_point: self.recovery_point,
             high_watermark: self.log_end,
-            log_start: (self.log_start > first).then_some(self.log_start),
+            log_start: (log_start > first).then_some(log_start),
         }
     }
 

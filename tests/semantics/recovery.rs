@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Signal, kill_process};
 
 use crate::needs_fuse;
-use crate::support::got::{error_of, lines};
+use crate::support::got::{bytes, error_of, lines};
 use crate::support::kafkalog::{
     Partition, batches, checkpoint, data_dir, flipped, hundred, partition, plain, sized_layout,
 };
@@ -409,4 +409,21 @@ fn a_dead_writable_mount_is_replaced() {
     let again = mount(dead.source()).args(&["--rw"]).live_source().at(dead.path()).start();
     add(&again, "append", "v101\n");
     assert_values(&again.t0(), &(0..102).map(|n| format!("v{n}")).collect::<Vec<_>>());
+}
+
+/// 2.11: "Records below the log start offset are gone"
+#[test]
+fn what_was_shown_from_the_disk_is_not_brought_back() {
+    needs_fuse!();
+    let mut first = writable_with(&[hundred().log_start(45)]);
+    let source = stopped(&mut first);
+    let how = mount(&source).args(&["--rw", "-o", "log_start=disk"]).live_source();
+    let mut second = how.start();
+    assert_eq!(second.t0().records(0..3), v(0..3));
+    add(&second, "append", "v100\n");
+    stopped(&mut second);
+    let third = mount(&source).start();
+    assert_eq!(third.t0().number("log-start-offset"), 45);
+    let shown = [ENOENT.into(), bytes("v45"), bytes("v100")];
+    assert_eq!(third.t0().records([44, 45, 100]), shown);
 }
