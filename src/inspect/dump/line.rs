@@ -165,62 +165,115 @@ impl Place {
     }
 }
 
-/// The end of a record's line that seldom differs from that of the record before, kept so that it
-/// is made once for many.
+/// The line of the record before. Most of it is the same in the next one, and its numbers have as
+/// many digits, so it is changed in place and appended in one piece.
 #[derive(Debug, Default)]
-pub struct Tail {
-    of: Option<(i64, i64, Option<i32>)>,
+pub struct RecordLine {
     text: Vec<u8>,
+    of: Option<(Option<TimestampType>, bool)>,
+    /// Offset, timestamp, size of the key, size of the value, sequence number.
+    numbers: [Number; 5],
 }
 
-impl Tail {
-    /// Sizes, and in magic 2 the sequence number and the beginning of the list of headers.
+/// A number in a line, and where its digits are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Number {
+    value: i64,
+    start: usize,
+    end: usize,
+}
+
+impl RecordLine {
+    /// Appends the line of a record, without what it says and without its end.
     #[inline]
-    fn push(&mut self, place: Place, sequence: Option<i32>, out: &mut Vec<u8>) {
-        let of = Some((place.key_size, place.value_size, sequence));
-        if self.of != of {
-            self.of = of;
-            self.make(place, sequence);
+    pub fn push<'a>(
+        &mut self,
+        common: &Common,
+        place: Place,
+        timestamp: Option<Timestamp>,
+        header_names: impl Iterator<Item = &'a [u8]>,
+        out: &mut Vec<u8>,
+    ) {
+        let sequence = if common.v2 { i64::from(sequence(common, place)) } else { 0 };
+        let timestamp = timestamp.map_or(-1, Timestamp::millis);
+        let values = [place.offset(common), timestamp, place.key_size, place.value_size, sequence];
+        let same_words = self.of == Some((common.timestamp_type, common.v2));
+        if !same_words || !self.change(values) {
+            self.make(common, values);
         }
         out.extend_from_slice(&self.text);
+        if common.v2 {
+            push_header_keys(&mut Line(out), header_names);
+        }
     }
 
-    fn make(&mut self, place: Place, sequence: Option<i32>) {
+    /// False where a number has more or fewer digits than before.
+    #[inline]
+    fn change(&mut self, values: [i64; 5]) -> bool {
+        self.numbers
+            .iter_mut()
+            .zip(values)
+            .all(|(number, value)| number.value == value || number.change(&mut self.text, value))
+    }
+
+    fn make(&mut self, common: &Common, values: [i64; 5]) {
         self.text.clear();
-        let mut line = Line(&mut self.text);
-        line.words(" keySize: ").number(place.key_size);
-        line.words(" valueSize: ").number(place.value_size);
-        if let Some(sequence) = sequence {
-            line.words(" sequence: ").number(sequence).words(" headerKeys: [");
+        let labels = [
+            "| offset: ",
+            match common.timestamp_type {
+                Some(TimestampType::Create) => " CreateTime: ",
+                Some(TimestampType::LogAppend) => " LogAppendTime: ",
+                None => " NoTimestampType: ",
+            },
+            " keySize: ",
+            " valueSize: ",
+            " sequence: ",
+        ];
+        let count = if common.v2 { labels.len() } else { labels.len() - 1 };
+        for ((label, value), number) in
+            labels.into_iter().zip(values).zip(&mut self.numbers).take(count)
+        {
+            let start = Line(&mut self.text).words(label).0.len();
+            let end = Line(&mut self.text).number(value).0.len();
+            *number = Number { value, start, end };
         }
+        if common.v2 {
+            Line(&mut self.text).words(" headerKeys: [");
+        } else {
+            self.numbers[count] = Number::default();
+        }
+        self.of = Some((common.timestamp_type, common.v2));
     }
 }
 
-/// The line of a record, without what it says and without its end.
-#[inline]
-pub fn push_record<'a>(
-    common: &Common,
-    place: Place,
-    timestamp: Option<Timestamp>,
-    header_names: impl Iterator<Item = &'a [u8]>,
-    tail: &mut Tail,
-    out: &mut Vec<u8>,
-) {
-    let mut line = Line(out);
-    line.words("| offset: ").number(place.offset(common));
-    // The words stand here one by one so that each is a copy of known length.
-    match common.timestamp_type {
-        Some(TimestampType::Create) => line.words(" CreateTime: "),
-        Some(TimestampType::LogAppend) => line.words(" LogAppendTime: "),
-        None => line.words(" NoTimestampType: "),
-    };
-    line.number(timestamp.map_or(-1, Timestamp::millis));
-    if common.v2 {
-        tail.push(place, Some(sequence(common, place)), line.0);
-        push_header_keys(&mut line, header_names);
-    } else {
-        tail.push(place, None, line.0);
+impl Number {
+    #[inline]
+    fn change(&mut self, text: &mut [u8], value: i64) -> bool {
+        let Some(digits) = text.get_mut(self.start..self.end) else { return false };
+        if self.value < 0 || self.value.checked_add(1) != Some(value) || !increment(digits) {
+            let mut buffer = itoa::Buffer::new();
+            let changed = buffer.format(value).as_bytes();
+            if changed.len() != digits.len() {
+                return false;
+            }
+            digits.copy_from_slice(changed);
+        }
+        self.value = value;
+        true
     }
+}
+
+/// Adds 1 to a number in decimal digits; false where it needs one more.
+#[inline]
+fn increment(digits: &mut [u8]) -> bool {
+    for digit in digits.iter_mut().rev() {
+        if *digit < b'9' {
+            *digit += 1;
+            return true;
+        }
+        *digit = b'0';
+    }
+    false
 }
 
 /// Sequence number of a record of magic 2.
@@ -246,4 +299,48 @@ fn push_header_keys<'a>(line: &mut Line<'_>, mut names: impl Iterator<Item = &'a
 /// What a record of magic 0 or 1 has behind it: the checksum of the message that it is.
 pub fn push_checksum(valid: bool, crc: u32, out: &mut Vec<u8>) {
     Line(out).words(" isValid: ").truth(valid).words(" crc: ").number(crc);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COMMON: Common = Common {
+        base_offset: 0,
+        base_sequence: 0,
+        timestamp_type: Some(TimestampType::Create),
+        v2: true,
+    };
+
+    fn push(line: &mut RecordLine, place: Place, time: i64) -> String {
+        let mut out = Vec::new();
+        let time = Some(Timestamp::from_millis(time));
+        line.push(&COMMON, place, time, std::iter::empty(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    proptest! {
+        /// A line that is changed in place is the line that would be made.
+        #[test]
+        fn lines_depend_on_nothing_before_them(
+            steps in proptest::collection::vec(
+                (-1..3_i64, -3..120_i64, -1..11_i64, -1..101_i64), 1..60),
+        ) {
+            let (mut kept, mut offset, mut time) = (RecordLine::default(), 96, 9_990);
+            for (more, later, key_size, value_size) in steps {
+                (offset, time) = (offset + more, time + later);
+                let place = Place { offset_delta: offset, key_size, value_size };
+                let made = push(&mut RecordLine::default(), place, time);
+                prop_assert_eq!(push(&mut kept, place, time), made);
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_in_the_words_of_kafkas_tool() {
+        let place = Place { offset_delta: 9, key_size: -1, value_size: 3 };
+        let meant = "| offset: 9 CreateTime: 5 keySize: -1 valueSize: 3 sequence: 9 headerKeys: []";
+        assert_eq!(push(&mut RecordLine::default(), place, 5), meant);
+    }
 }

@@ -19,7 +19,7 @@ use crate::inspect::dump::Dumping;
 use crate::inspect::dump::batch::{self, Found, RawBatch};
 use crate::inspect::dump::control::push_control;
 use crate::inspect::dump::files::{Named, Opened};
-use crate::inspect::dump::line::{self, Common, Line, Place, Tail};
+use crate::inspect::dump::line::{self, Common, Line, Place, RecordLine};
 use crate::inspect::dump::line::{push_batch_rest, push_batch_start};
 use crate::inspect::dump::report::FileReport;
 use crate::inspect::dump::unchecked::{self, Unchecked};
@@ -48,7 +48,7 @@ pub fn dump(named: &Named, to: &mut Dumping<'_, '_>) -> Result<()> {
             to,
             found: FileReport::default(),
             previous_offset: -1,
-            tail: Tail::default(),
+            line: RecordLine::default(),
         },
         end,
         position: 0,
@@ -115,7 +115,7 @@ struct Records<'a, 'b, 'c> {
     found: FileReport,
     /// Kafka begins with -1, so that the first record of all segments but the first follows a gap.
     previous_offset: i64,
-    tail: Tail,
+    line: RecordLine,
 }
 
 impl LogDump<'_, '_, '_> {
@@ -358,7 +358,7 @@ impl Records<'_, '_, '_> {
         let offset = self.follow(place.offset(&common));
         if !self.to.options.skip_record_metadata {
             let (time, text) = (found.record.timestamp, &mut self.to.out.text);
-            line::push_record(&common, place, time, std::iter::empty(), &mut self.tail, text);
+            self.line.push(&common, place, time, std::iter::empty(), text);
             line::push_checksum(valid, batch.crc(), &mut self.to.out.text);
         }
         if found.is_cut && self.to.options.print_data_log {
@@ -382,7 +382,7 @@ impl Records<'_, '_, '_> {
         let offset = self.follow(place.offset(common));
         let (options, text) = (self.to.options, &mut self.to.out.text);
         if !options.skip_record_metadata {
-            line::push_record(common, place, record.timestamp, header_names, &mut self.tail, text);
+            self.line.push(common, place, record.timestamp, header_names, text);
             if batch.is_control()
                 && let Err(reason) = push_control(record, text)
             {
@@ -436,7 +436,7 @@ impl Records<'_, '_, '_> {
             let offset = self.follow(place.offset(&common));
             if !self.to.options.skip_record_metadata {
                 let (time, text) = (record.timestamp, &mut self.to.out.text);
-                line::push_record(&common, place, time, std::iter::empty(), &mut self.tail, text);
+                self.line.push(&common, place, time, std::iter::empty(), text);
                 let valid = message.checksum(this) == message.crc;
                 line::push_checksum(valid, message.crc, &mut self.to.out.text);
             }
