@@ -450,8 +450,8 @@ fn a_log_that_cannot_be_closed_is_not_left_in_order_by_trying_again() {
     assert!(refused > 0, "no sync of the log was hit");
 }
 
-/// 6.1: "EIO for the records inside the damaged batch only", also where it is the disk that gives no
-/// bytes; `check` names them, and at the end of a log they are no torn tail.
+/// 6.1: "EIO for the records inside the damaged batch only", also where it is the disk that gives
+/// no bytes; `check` names them, and at the end of a log they are no torn tail.
 #[test]
 fn a_bad_sector_costs_the_batches_in_it() {
     let scratch = tempfile::tempdir().unwrap();
