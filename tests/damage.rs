@@ -285,6 +285,46 @@ fn every_flipped_byte_of_a_log_with_epochs_is_named_or_harmless() {
     flip_every_byte("legacy", "grown-0");
 }
 
+/// A base offset that is wrong in some way, and a bit of the batch behind it too, so that it cannot
+/// tell: the two are lost and no more.
+#[test]
+fn a_wrong_base_offset_beside_damage_costs_two_batches() {
+    for (set, name) in [("clean", "a-1-0"), ("clean", "plain-0"), ("clean", "zstd-0")] {
+        let pristine = fixture(set, name);
+        let pairs = pristine.batches.windows(2).filter(|pair| pair[0].file == pair[1].file);
+        let mut changes = Vec::new();
+        for pair in pairs {
+            let added = [1, 6, 64, 100, 1 << 20, 1 << 39, 1 << 62].map(|added| (pair, added));
+            changes.extend(added.into_iter().flat_map(|it| [(it, false), (it, true)]));
+        }
+        matrix(
+            &pristine,
+            &changes,
+            |copy, ((pair, added), and_next)| {
+                let path = copy.partition().join(&pair[0].file);
+                let original = fs::read(&path).unwrap();
+                let mut bytes = original.clone();
+                let base: [u8; 8] = *bytes[pair[0].start..].first_chunk().unwrap();
+                let wrong = i64::from_be_bytes(base) + added;
+                bytes[pair[0].start..][..8].copy_from_slice(&wrong.to_be_bytes());
+                if *and_next {
+                    bytes[pair[1].end - 1] ^= 1;
+                }
+                fs::write(&path, &bytes).unwrap();
+                let end = pair[usize::from(*and_next)].offsets.1;
+                let affected = |offset| (pair[0].offsets.0..end).contains(&offset);
+                let verdict = copy.verdict(&affected, false);
+                fs::write(&path, &original).unwrap();
+                verdict
+            },
+            |((pair, added), and_next)| {
+                let batch = &pair[0];
+                format!("{} position {} + {added}, {and_next}", batch.file, batch.start)
+            },
+        );
+    }
+}
+
 /// Every length that a segment may be cut to.
 #[test]
 fn every_length_of_a_cut_log_is_named_or_harmless() {

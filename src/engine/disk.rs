@@ -7,9 +7,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown, lchown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -34,6 +34,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Makes a new, empty file; fails where there is one.
     fn create(&self, path: &Path) -> Result<DiskFile>;
+
+    /// Gives `to` the permissions of `from`, and where this process may its owner.
+    fn copy_rights(&self, from: &DiskFile, to: &DiskFile) -> Result<()> {
+        let _ = (from, to);
+        Ok(())
+    }
 
     /// Writes all of `bytes` at `at`.
     fn write_at(&self, file: &DiskFile, at: Position, bytes: &[u8]) -> Result<()>;
@@ -259,6 +265,17 @@ impl Disk for RealDisk {
         let facts = Facts::of(&made.metadata().map_err(Error::io("stat", path))?);
         self.cache().put((facts.id, Access::Write), Arc::new(made));
         Ok(DiskFile { path: path.to_path_buf(), id: facts.id })
+    }
+
+    fn copy_rights(&self, from: &DiskFile, to: &DiskFile) -> Result<()> {
+        let rights = self.facts_of(from)?;
+        let open = self.descriptor(to, Access::Write)?;
+        if sys::effective_user() == 0 {
+            fchown(&*open, Some(rights.uid), Some(rights.gid))
+                .map_err(Error::io("change the owner of", &to.path))?;
+        }
+        let mode = Permissions::from_mode(u32::from(rights.mode));
+        open.set_permissions(mode).map_err(Error::io("change the mode of", &to.path))
     }
 
     fn write_at(&self, file: &DiskFile, at: Position, bytes: &[u8]) -> Result<()> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::engine::access::{Standing, WriteAccess};
 use crate::engine::config;
-use crate::engine::disk::{Disk, DiskFile, read_small};
+use crate::engine::disk::{Disk, DiskFile, read_small, replace_small};
 use crate::engine::epochs::LeaderEpochs;
 use crate::engine::limits::Limits;
 use crate::engine::load;
@@ -66,32 +66,50 @@ impl<'a> Mender<'a> {
     /// own, named after its position. Where they are. The segment is replaced as a whole.
     pub fn take_out(&self, log: &DiskFile, ranges: &[ByteRange]) -> Result<Vec<PathBuf>> {
         let disk = self.disk();
-        self.access.begin(disk)?;
         let size = disk.facts_of(log)?.bytes;
+        let scratch = log.path.with_added_extension("tmp");
         let mut kept = Vec::new();
-        for &(position, bytes) in ranges {
-            let name = self.recovery().kept_name(&log.path, position);
-            let to = disk.create(&name)?;
-            self.copy(log, (position, bytes), &to, Position::START, true)?;
-            disk.sync(&to)?;
+        for &range in ranges {
+            self.write_scratch(&scratch, log, &[range], true)?;
+            let name = self.recovery().kept_name(&log.path, range.0);
+            disk.rename(&scratch, &name)?;
             kept.push(name);
         }
-        let scratch = log.path.with_added_extension("tmp");
-        remove_if_there(disk, &scratch)?;
-        let to = disk.create(&scratch)?;
-        let (mut from, mut at) = (Position::START, Position::START);
+        let (mut good, mut from) = (Vec::new(), Position::START);
         for &(position, bytes) in ranges.iter().chain([&(Position::new(size), 0)]) {
-            let good = position.get().saturating_sub(from.get());
-            let copied = self.copy(log, (from, good), &to, at, false);
-            copied.inspect_err(|_| drop(disk.remove(&scratch)))?;
-            at = at.plus(good);
+            good.push((from, position.get().saturating_sub(from.get())));
             from = position.plus(bytes);
         }
-        disk.sync(&to)?;
+        self.write_scratch(&scratch, log, &good, false)?;
         disk.sync_directory(self.log.path())?;
+        self.access.begin(disk)?;
         disk.rename(&scratch, &log.path)?;
         disk.sync_directory(self.log.path())?;
         Ok(kept)
+    }
+
+    /// Writes `ranges` of `log` to a new file that those may read who may read `log`; no file when
+    /// this fails.
+    fn write_scratch(
+        &self,
+        scratch: &Path,
+        log: &DiskFile,
+        ranges: &[ByteRange],
+        bad_sectors: bool,
+    ) -> Result<()> {
+        let disk = self.disk();
+        remove_if_there(disk, scratch)?;
+        let to = disk.create(scratch)?;
+        let write = || {
+            disk.copy_rights(log, &to)?;
+            let mut at = Position::START;
+            for &range in ranges {
+                self.copy(log, range, &to, at, bad_sectors)?;
+                at = at.plus(range.1);
+            }
+            disk.sync(&to)
+        };
+        write().inspect_err(|_| drop(disk.remove(scratch)))
     }
 
     /// Copies `range` of `from` to `at` in `to`. With `bad_sectors`, what the disk refuses to give
@@ -108,6 +126,13 @@ impl<'a> Mender<'a> {
         let mut buffer = vec![0; COPY_BYTES];
         let (mut done, mut step) = (0, COPY_BYTES);
         while done < bytes {
+            let hole = self.disk().hole_end(from, start.plus(done))?.get();
+            let skipped = hole.saturating_sub(start.get() + done).min(bytes - done);
+            if skipped > 0 {
+                done += skipped;
+                self.disk().set_bytes(to, at.plus(done).get())?;
+                continue;
+            }
             let left = usize::try_from(bytes - done).unwrap_or(step);
             let piece = &mut buffer[..left.min(step)];
             match self.disk().read_at(from, start.plus(done), piece) {
@@ -151,10 +176,18 @@ impl<'a> Mender<'a> {
     }
 
     /// Makes the leader epochs anew, as the batches have them. An epoch that has no record yet is
-    /// kept.
-    pub fn rebuild_epochs(&self, state: &LogState) -> Result<()> {
+    /// kept; so is the old file, beside.
+    pub fn rebuild_epochs(&self, state: &LogState) -> Result<Option<PathBuf>> {
         let path = self.log.path().join(LEADER_EPOCHS);
         let known = read_small(self.disk(), &path, 1 << 24).ok();
+        let kept = match &known {
+            Some(bytes) => {
+                let name = self.recovery().kept_name(&path, Position::START);
+                replace_small(self.disk(), &name, bytes)?;
+                Some(name)
+            }
+            None => None,
+        };
         let known = known.and_then(|bytes| parse_leader_epochs(&bytes).ok()).unwrap_or_default();
         let mut epochs = LeaderEpochs::new(&[]);
         for segment in &state.segments {
@@ -173,7 +206,8 @@ impl<'a> Mender<'a> {
             }
         }
         let _ = epochs.truncate_from_start(state.log_start);
-        self.recovery().write_epochs(&epochs)
+        self.recovery().write_epochs(&epochs)?;
+        Ok(kept)
     }
 
     /// Gives a file of the partition a name that a broker ignores; which one.

@@ -88,9 +88,9 @@ pub(super) fn find(
 /// First offset, first offset behind, why.
 type Range = (Offset, Offset, Why);
 
-/// Files of segments whose `.log` is not there, under any name.
+/// Files of segments whose `.log` is not there, under any name, or is no file.
 struct Orphans {
-    /// Base offsets of lone indexes: each was a segment.
+    /// Base offsets of lone indexes, and of logs that are no files: each was a segment.
     indexes: BTreeSet<Offset>,
     /// The same and the offsets of lone snapshots: a segment began there, or a log ended.
     all: BTreeSet<Offset>,
@@ -98,12 +98,14 @@ struct Orphans {
 
 impl Orphans {
     fn of(state: &LogState) -> Orphans {
-        let names = state.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
-        let (logs, others): (Vec<_>, Vec<_>) =
-            names.partition(|file| file.kind == SegmentFileKind::Log);
-        let logs: BTreeSet<Offset> = logs.iter().map(|file| file.base_offset).collect();
-        let lone = others.iter().filter(|file| {
-            file.state == SegmentFileState::Live && !logs.contains(&file.base_offset)
+        let files = state.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
+        let (live, others): (Vec<_>, Vec<_>) =
+            files.partition(|file| file.state == SegmentFileState::Live);
+        let read = state.segments.iter().map(|segment| segment.base_offset);
+        let gone = others.iter().filter(|file| file.kind == SegmentFileKind::Log);
+        let known: BTreeSet<Offset> = read.chain(gone.map(|file| file.base_offset)).collect();
+        let lone = live.iter().filter(|file| {
+            !known.contains(&file.base_offset) && !state.shadowed.contains(&file.to_string())
         });
         let (snapshots, indexes): (Vec<_>, Vec<_>) =
             lone.partition(|file| file.kind == SegmentFileKind::Snapshot);

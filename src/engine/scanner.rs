@@ -315,24 +315,28 @@ impl Scanner {
             self.ahead = Some((next_position, next));
             return Ok(Verdict::Good);
         }
+        // Without the gap before this one the next would join it: then this base offset is wrong,
+        // whatever else the next one is.
+        let span = header.last_offset.get() - first.get() + 1;
+        let without_gap = Some(next_first) == self.expected.checked_add(span);
         let next_is_wrong = joined
             || next_first < self.expected
-            || self.checksum(&next, next_position)? != next.crc;
+            || !without_gap && self.checksum(&next, next_position)? != next.crc;
         if next_is_wrong {
             self.window_back(position, header)?;
             return Ok(Verdict::Good);
         }
         // The next one is believed when it joins the batch before, with this one in between or
         // without it, or the batch behind.
-        let span = header.last_offset.get() - first.get() + 1;
-        let joins_before =
-            next_first == self.expected || Some(next_first) == self.expected.checked_add(span);
+        let joins_before = next_first == self.expected || without_gap;
+        let end = self.segment.plausible_end();
+        let is_absurd = header.last_offset >= end && next.last_offset < end;
         let after_position = next_position.plus(next.bytes);
         let joins_after = match self.read_header(after_position)? {
             Ok(after) => self.first_offset(&after, after_position)? == Ok(next.last_offset.next()),
             Err(_) => false,
         };
-        if !joins_before && !joins_after {
+        if !joins_before && !joins_after && !is_absurd {
             self.distrusted = Some(next_position);
         }
         Ok(Verdict::Bad(format!(

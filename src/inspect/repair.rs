@@ -50,13 +50,23 @@ pub fn plan(checked: &Checked) -> Result<Vec<Step>> {
             reason,
         });
     }
-    let mut steps: Vec<Step> = facts.damage.iter().map(of_damage).collect();
+    // A batch with the right checksum, of which some records can be read, stays as it is: a broker
+    // takes it, and nobody could give these records back.
+    let is_intact = |stretch: &&Stretch| {
+        checked.intact.iter().any(|(path, at)| *path == stretch.path && *at == stretch.start)
+    };
+    let bad = facts.damage.iter().filter(|stretch| !is_intact(stretch));
+    let mut steps: Vec<Step> = bad.map(of_damage).collect();
     let tails = facts.torn_tail.iter().chain(&checked.torn_segments);
     steps.extend(tails.map(of_tail));
     steps.extend(index_steps(facts, &steps));
     steps.extend(snapshot_steps(facts));
     for it in &checked.checkpoints {
         if it.file == "leader-epoch-checkpoint" {
+            if !facts.oddities.is_empty() {
+                // Batches that contradict each other cannot say what the epochs were.
+                continue;
+            }
             steps.push(Step::LeaderEpochs(it.state.clone()));
         } else if it.file != "log-start-offset-checkpoint" {
             // A log start beyond the end was somebody's will: the records below it are deleted.
@@ -162,7 +172,7 @@ fn carry_out(
                 let segment = state.segments.iter().find(|it| it.base_offset == *base);
                 segment.map_or(Ok(()), |it| mender.rebuild_indexes(&state, it))?;
             }
-            Step::LeaderEpochs(_) => mender.rebuild_epochs(&state)?,
+            Step::LeaderEpochs(_) => kept.extend(mender.rebuild_epochs(&state)?),
             Step::Checkpoints(_) => mender.lower_checkpoints(&state)?,
             Step::SetAside { .. } | Step::Snapshot(..) => {}
         }

@@ -10,6 +10,7 @@ mod part;
 mod watch;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +22,7 @@ use crate::engine::load::promised;
 use crate::engine::log::{Log, LogState, TornTail};
 use crate::engine::missing::Why;
 use crate::engine::segment::Segment;
-use crate::engine::soundness;
+use crate::engine::soundness::{self, Looked};
 use crate::engine::transactions::Transactions;
 use crate::engine::window::Window;
 use crate::error::Result;
@@ -64,6 +65,9 @@ pub struct Checked {
     pub records: u64,
     /// Offsets that are perhaps compacted away.
     pub offsets_in_holes: u64,
+    /// Damage whose checksum is right, and of which some records can be read: segment files, and
+    /// where it begins.
+    pub intact: Vec<(PathBuf, Position)>,
     /// Closed segments with bytes behind their last batch that are none, and lack nothing.
     pub torn_segments: Vec<TornTail>,
     /// First offset and producer id of transactions without an end.
@@ -310,6 +314,7 @@ struct Summary {
     batches: u64,
     records: u64,
     unlisted_offsets: u64,
+    intact: Vec<(PathBuf, Position)>,
     torn_segments: Vec<TornTail>,
     transactions: Transactions,
     epochs: Vec<EpochStart>,
@@ -338,6 +343,8 @@ impl Summary {
             self.batches += read.batches;
             self.records += read.records;
             self.unlisted_offsets += read.unlisted_offsets;
+            let path = segment.log.path();
+            self.intact.extend(read.intact.into_iter().map(|at| (path.to_path_buf(), at)));
             self.seen.damage.extend(read.damage);
             self.seen.oddities.extend(read.oddities);
             self.torn_segments.extend(read.torn);
@@ -348,8 +355,8 @@ impl Summary {
         }
         self.epochs.dedup_by_key(|start| start.epoch);
         let end = look.end.map(|end| end.max(segment.base_offset));
-        let mut offsets = soundness::offset_index(log.shared(), segment)?.faults;
-        let mut times = soundness::time_index(log.shared(), segment, end)?.faults;
+        let mut offsets = faults(soundness::offset_index(log.shared(), segment))?;
+        let mut times = faults(soundness::time_index(log.shared(), segment, end))?;
         add_fault(&mut offsets, indexes.offsets_ascend, offset_faults);
         add_fault(&mut times, indexes.times_ascend, time_faults);
         look.indexes.extend(IndexState::of(segment, "index", segment.index.as_ref(), &offsets));
@@ -379,6 +386,7 @@ impl Summary {
             batches: self.batches,
             records: self.records,
             offsets_in_holes,
+            intact: self.intact,
             torn_segments: self.torn_segments,
             open_transactions: self.transactions.open().collect(),
             checkpoints,
@@ -401,6 +409,15 @@ fn broker_cuts_at(log: &Log, state: &LogState, damage: &[Stretch]) -> Option<Off
         |stretch: &&Stretch| recovered.iter().any(|segment| segment.log.path() == stretch.path);
     let first = damage.iter().find(is_recovered)?;
     Some(first.first_offset).filter(|offset| *offset < state.log_end)
+}
+
+/// What a quick look found. That an index cannot be read is a fault like any other.
+fn faults<E>(looked: Result<Looked<E>>) -> Result<Vec<String>> {
+    match looked {
+        Ok(looked) => Ok(looked.faults),
+        Err(e) if e.is_not_found() => Err(e),
+        Err(e) => Ok(vec![e.to_string()]),
+    }
 }
 
 /// The samples of a quick look find the common faults and name them best; the rest is added only

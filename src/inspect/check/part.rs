@@ -57,6 +57,8 @@ pub struct PartRead {
     pub records: u64,
     /// Bytes that are wrong.
     pub damage: Vec<Stretch>,
+    /// Where those of them begin whose checksum is right, and of which some records can be read.
+    pub intact: Vec<Position>,
     /// Batches that are served although something is wrong with them.
     pub oddities: Vec<Oddity>,
     /// First offsets of what is not there, and first offsets behind.
@@ -90,6 +92,7 @@ impl PartRead {
             batches: 0,
             records: 0,
             damage: Vec::new(),
+            intact: Vec::new(),
             oddities: Vec::new(),
             holes: Vec::new(),
             unlisted_offsets: 0,
@@ -124,7 +127,7 @@ impl PartRead {
     /// Adjacent stretches are one, as readers see it.
     fn add_damage(&mut self, stretch: Stretch) {
         match self.damage.last_mut() {
-            Some(last) if last.end == stretch.start => {
+            Some(last) if last.end == stretch.start && !self.intact.contains(&last.start) => {
                 last.end = stretch.end;
                 last.end_offset = last.end_offset.max(stretch.end_offset);
             }
@@ -203,8 +206,14 @@ impl<'a> Reader<'a> {
                 self.read.records += records;
             }
             Err(Error::Damage { reason, .. }) => {
-                let stretch = unreadable(&self.part.segment, position, header, reason);
-                self.read.add_damage(stretch);
+                let mut stretch = unreadable(&self.part.segment, position, header, reason);
+                if let Some(end) = self.readable_end(header, raw) {
+                    stretch.first_offset = end;
+                    self.read.intact.push(position);
+                    self.read.damage.push(stretch);
+                } else {
+                    self.read.add_damage(stretch);
+                }
             }
             Err(e) if e.is_bad_disk() => {
                 let stretch = unreadable(&self.part.segment, position, header, e.to_string());
@@ -260,6 +269,18 @@ impl<'a> Reader<'a> {
         }
         self.note_time(header.max_timestamp.max(seen.newest), header.base_offset);
         Ok(seen.records)
+    }
+
+    /// Of the batch that was prepared last, and that cannot be read to its end: the first offset
+    /// behind the records that can; `None` when there are none.
+    fn readable_end(&self, header: &BatchHeader, raw: Option<&[u8]>) -> Option<Offset> {
+        let bytes = self.unpacker.bytes(raw);
+        let mut cursor = Cursor::new(header, bytes).ok()?;
+        let mut end = None;
+        while let Some(Ok(record)) = cursor.next(header, bytes) {
+            end = Some(record.offset.next());
+        }
+        end
     }
 
     #[inline]
