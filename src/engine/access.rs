@@ -10,16 +10,11 @@ use crate::engine::lock::DirLock;
 use crate::engine::mmap::{ActiveMap, SealedMap};
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{
-    OffsetCheckpoint, parse_offset_checkpoint, write_clean_shutdown, write_offset_checkpoint,
+    CLEAN_SHUTDOWN, HIGH_WATERMARK, LOG_START, OffsetCheckpoint, RECOVERY_POINT,
+    parse_offset_checkpoint, write_clean_shutdown, write_offset_checkpoint,
 };
 use crate::format::name::TopicPartition;
 use crate::units::Offset;
-
-/// The marker of an orderly end.
-const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
-const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
-const LOG_START: &str = "log-start-offset-checkpoint";
-const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
 
 /// A data directory that this process writes.
 #[derive(Debug)]

@@ -8,15 +8,10 @@ use std::time::Instant;
 
 use crate::engine::disk::{Disk, Facts, read_small};
 use crate::engine::log::LOOK_AGAIN;
-use crate::format::checkpoint;
+use crate::format::checkpoint::{self, CLEAN_SHUTDOWN, HIGH_WATERMARK, LOG_START, RECOVERY_POINT};
 use crate::format::name::TopicPartition;
 use crate::units::Offset;
 
-const LOG_START: &str = "log-start-offset-checkpoint";
-const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
-const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
-/// Its existence says that every log in the directory was closed in order.
-const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 /// A checkpoint of a million partitions is smaller.
 const MOST_BYTES: u64 = 256 << 20;
 

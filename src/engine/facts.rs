@@ -338,7 +338,7 @@ fn is_compacted(log: &Log, looks: &[SegmentLook]) -> bool {
 
 fn is_in_cleaner_checkpoint(log: &Log) -> bool {
     let Some(directory) = log.path().parent() else { return false };
-    let path = directory.join("cleaner-offset-checkpoint");
+    let path = directory.join(checkpoint::CLEANER_OFFSET);
     read_small(&*log.shared().disk, &path, 1 << 26)
         .ok()
         .and_then(|bytes| checkpoint::parse_offset_checkpoint(&bytes).ok())

@@ -13,13 +13,11 @@ use crate::engine::settle::settle;
 use crate::engine::window::Window;
 use crate::error::Result;
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
-use crate::format::checkpoint::{self, EpochStart};
+use crate::format::checkpoint::{self, EpochStart, LEADER_EPOCHS};
 use crate::format::index::{OffsetIndex, TimeIndex, used_entries};
 use crate::format::name::TopicPartition;
 use crate::units::{Offset, Position};
 
-/// The name of the file with the epochs of a partition.
-const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
 /// No index that a broker writes is larger than its `segment.index.bytes`, an i32.
 const MOST_INDEX_BYTES: u64 = 1 << 28;
 

@@ -14,9 +14,9 @@ use crate::engine::log::{Log, LogState};
 use crate::engine::recovery::Recovery;
 use crate::engine::scanner::Item;
 use crate::engine::segment::Segment;
-use crate::engine::writer::{LEADER_EPOCHS, remove_if_there};
+use crate::engine::writer::remove_if_there;
 use crate::error::{Error, Result};
-use crate::format::checkpoint::parse_leader_epochs;
+use crate::format::checkpoint::{LEADER_EPOCHS, parse_leader_epochs};
 use crate::units::{Offset, Position};
 
 /// Bytes that are copied at once.

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::format::checkpoint;
 use crate::sys::{self, EntryKind};
 
 /// What a path to data can name.
@@ -25,15 +26,15 @@ pub enum Source {
 /// Files that a broker writes into a data directory and nowhere else.
 const DATA_DIRECTORY_FILES: [&str; 6] = [
     "meta.properties",
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-    ".kafka_cleanshutdown",
+    checkpoint::RECOVERY_POINT,
+    checkpoint::HIGH_WATERMARK,
+    checkpoint::LOG_START,
+    checkpoint::CLEANER_OFFSET,
+    checkpoint::CLEAN_SHUTDOWN,
 ];
 
 /// Files that a broker writes into a partition's directory, besides the segments.
-const PARTITION_FILES: [&str; 2] = ["partition.metadata", "leader-epoch-checkpoint"];
+const PARTITION_FILES: [&str; 2] = ["partition.metadata", checkpoint::LEADER_EPOCHS];
 
 /// What may be in a directory that counts as empty: left by an earlier start, or by mkfs.
 const NOTHING: [&str; 2] = [".lock", "lost+found"];

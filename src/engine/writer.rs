@@ -26,14 +26,11 @@ use crate::engine::segment::{File, Segment};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
 use crate::format::builder::{BatchBuilder, NewRecord};
-use crate::format::checkpoint::write_leader_epochs;
+use crate::format::checkpoint::{LEADER_EPOCHS, write_leader_epochs};
 use crate::format::index::{IndexEntry, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, TimeIndexEntry};
 use crate::format::name::SegmentFileKind;
 use crate::format::snapshot::write_snapshot;
 use crate::units::{LeaderEpoch, Offset, Position, Timestamp};
-
-/// The name of the file with the epochs of a partition.
-pub const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
 
 /// One log as it is written.
 #[derive(Debug)]

@@ -14,6 +14,19 @@ use super::FormatError;
 use super::name::TopicPartition;
 use crate::units::{LeaderEpoch, Offset};
 
+/// The epochs of a partition, beside its segments.
+pub const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
+/// Up to where each log of a data directory was synced.
+pub const RECOVERY_POINT: &str = "recovery-point-offset-checkpoint";
+/// Where each log begins, where file names do not say the same.
+pub const LOG_START: &str = "log-start-offset-checkpoint";
+/// Up to where consumers have seen each log.
+pub const HIGH_WATERMARK: &str = "replication-offset-checkpoint";
+/// Up to where each log was cleaned.
+pub const CLEANER_OFFSET: &str = "cleaner-offset-checkpoint";
+/// Its existence says that every log in the directory was closed in order.
+pub const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+
 /// 16 bytes that name a topic or a data directory; shown in 22 characters of URL-safe base64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);

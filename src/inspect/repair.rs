@@ -9,6 +9,7 @@ use crate::engine::facts::{Facts, file_name};
 use crate::engine::log::{Log, TornTail};
 use crate::engine::mend::{ByteRange, Mender};
 use crate::error::{Error, Result};
+use crate::format::checkpoint;
 use crate::format::name::{SegmentFile, SegmentFileKind};
 use crate::inspect::check::Checked;
 use crate::units::{Offset, Position};
@@ -62,13 +63,13 @@ pub fn plan(checked: &Checked) -> Result<Vec<Step>> {
     steps.extend(index_steps(facts, &steps));
     steps.extend(snapshot_steps(facts));
     for it in &checked.checkpoints {
-        if it.file == "leader-epoch-checkpoint" {
+        if it.file == checkpoint::LEADER_EPOCHS {
             if !facts.oddities.is_empty() {
                 // Batches that contradict each other cannot say what the epochs were.
                 continue;
             }
             steps.push(Step::LeaderEpochs(it.state.clone()));
-        } else if it.file != "log-start-offset-checkpoint" {
+        } else if it.file != checkpoint::LOG_START {
             // A log start beyond the end was somebody's will: the records below it are deleted.
             steps.push(Step::Checkpoints(format!("{} {}", it.file, it.state)));
         }

@@ -5,7 +5,9 @@ use crate::engine::disk::read_small;
 use crate::engine::facts::IndexState;
 use crate::engine::log::{Log, LogState};
 use crate::engine::segment::Segment;
-use crate::format::checkpoint::{EpochStart, parse_leader_epochs};
+use crate::format::checkpoint::{
+    EpochStart, HIGH_WATERMARK, LEADER_EPOCHS, LOG_START, RECOVERY_POINT, parse_leader_epochs,
+};
 use crate::format::index::{AbortedTransaction, parse_txn_index};
 use crate::format::name::{SegmentFile, SegmentFileKind, SegmentFileState};
 use crate::format::snapshot::parse_snapshot;
@@ -13,7 +15,6 @@ use crate::units::Offset;
 
 /// No honest file of these kinds is larger.
 const MOST_BYTES: u64 = 1 << 28;
-const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
 
 /// The state of the transaction index of `segment`, whose batches demand the entries `expected`;
 /// `None` when it is sound. Only where all records are there (`complete`) an entry too many is one.
@@ -113,9 +114,9 @@ pub fn leader_epochs(log: &Log, state: &LogState, epochs: &[EpochStart]) -> Opti
 pub fn checkpoints(log: &Log, state: &LogState) -> Vec<IndexState> {
     let checkpoints = &log.shared().checkpoints;
     let noted: [(&str, Option<Offset>); 3] = [
-        ("recovery-point-offset-checkpoint", checkpoints.recovery_point(log.name())),
-        ("log-start-offset-checkpoint", checkpoints.log_start(log.name())),
-        ("replication-offset-checkpoint", checkpoints.high_watermark(log.name())),
+        (RECOVERY_POINT, checkpoints.recovery_point(log.name())),
+        (LOG_START, checkpoints.log_start(log.name())),
+        (HIGH_WATERMARK, checkpoints.high_watermark(log.name())),
     ];
     let beyond = noted.into_iter().filter_map(|(file, offset)| {
         let offset = offset.filter(|offset| *offset > state.log_end)?;
