@@ -43,6 +43,12 @@ impl Stretch {
         Error::Damage { path: self.path.clone(), position: self.start, reason }
     }
 
+    /// Takes in the stretch `behind` it.
+    pub fn take_in(&mut self, behind: &Stretch) {
+        self.end = behind.end;
+        self.end_offset = self.end_offset.max(behind.end_offset);
+    }
+
     /// Is it only too large for the bound that was asked for, and perhaps not wrong at all?
     pub fn is_beyond_bound(&self) -> bool {
         self.reason.contains(" bytes, allowed ") || self.reason.contains("expands to more than ")

@@ -4,7 +4,7 @@
 
 use crate::engine::batches::{Batches, Unpacker};
 use crate::engine::damage::Stretch;
-use crate::engine::load::Seen;
+use crate::engine::load::{Seen, unreadable};
 use crate::engine::scanner::{Item, Scanner};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
@@ -137,17 +137,10 @@ impl Extents {
                             self.end.bytes += bytes;
                             self.end.records += records;
                         }
-                        Err(Error::Damage { reason, path, .. }) => self.note(
-                            Stretch {
-                                path,
-                                start: position,
-                                end: position.plus(header.bytes),
-                                first_offset: header.base_offset,
-                                end_offset: header.last_offset.next(),
-                                reason,
-                            },
-                            policy,
-                        ),
+                        Err(Error::Damage { reason, .. }) => {
+                            let bad = unreadable(scanner.segment(), position, &header, reason);
+                            self.note(bad, policy);
+                        }
                         Err(e) => return Err(e),
                     }
                     self.last = Some(Seen { position, header });
@@ -180,8 +173,7 @@ impl Extents {
         if let Some((last, _)) = self.damage.last_mut()
             && last.end == stretch.start
         {
-            last.end = stretch.end;
-            last.end_offset = last.end_offset.max(stretch.end_offset);
+            last.take_in(&stretch);
             return;
         }
         self.damage.push((stretch, self.end.bytes));

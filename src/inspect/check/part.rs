@@ -128,8 +128,7 @@ impl PartRead {
     fn add_damage(&mut self, stretch: Stretch) {
         match self.damage.last_mut() {
             Some(last) if last.end == stretch.start && !self.intact.contains(&last.start) => {
-                last.end = stretch.end;
-                last.end_offset = last.end_offset.max(stretch.end_offset);
+                last.take_in(&stretch);
             }
             _ => self.damage.push(stretch),
         }
