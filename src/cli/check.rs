@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cli::exit_code;
 use crate::cli::mount::open_files;
+use crate::cli::output;
 use crate::engine::damage::Stretch;
 use crate::engine::data_dir::DataDir;
 use crate::engine::facts::{IndexState, Shadowed, file_name};
@@ -19,7 +19,7 @@ use crate::engine::log::TornTail;
 use crate::engine::missing::{Missing, Why};
 use crate::engine::options::ReadOptions;
 use crate::engine::source::{self, Source};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::change::now;
 use crate::inspect::check::{Checked, Progress, check, cores};
 use crate::units::Offset;
@@ -75,7 +75,7 @@ pub fn run(typed: &CheckArgs) -> Result<u8> {
         let skipped = &data_dir.listing()?.other;
         describe(&found, skipped)
     };
-    print(text.as_bytes())?;
+    output::print(text.as_bytes())?;
     for (_, error) in found.iter().filter_map(|(name, done)| Some((name, done.as_ref().err()?))) {
         log::error!("{error}");
     }
@@ -86,14 +86,6 @@ pub fn run(typed: &CheckArgs) -> Result<u8> {
         (false, true) => exit_code::RUNTIME,
         (false, false) => exit_code::OK,
     })
-}
-
-/// To standard output; that a reader has gone away is no error.
-pub fn print(text: &[u8]) -> Result<()> {
-    match io::stdout().lock().write_all(text) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write", "-")(e)),
-        _ => Ok(()),
-    }
 }
 
 /// Does `work` while a terminal shows how far it has come.

@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
+use crate::error::{Error, Result};
+
 /// Bytes that are collected before they are handed over. Large writes let the kernel take large
 /// pages for a file: 1 MiB at once is twice as fast as 256 KiB.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -73,6 +75,14 @@ impl Output {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         }
+    }
+}
+
+/// Prints a text that is whole already. That the reader of a pipe has gone away is no error.
+pub fn print(text: &[u8]) -> Result<()> {
+    match io::stdout().lock().write_all(text) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write", "-")(e)),
+        _ => Ok(()),
     }
 }
 

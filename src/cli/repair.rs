@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::{append, check as cli_check, exit_code};
+use crate::cli::{append, check as cli_check, exit_code, output};
 use crate::engine::data_dir::DataDir;
 use crate::engine::log::Log;
 use crate::engine::options::ReadOptions;
@@ -36,22 +36,29 @@ pub fn run(typed: &RepairArgs) -> Result<u8> {
         open_files: crate::cli::mount::open_files(),
         ..ReadOptions::default()
     };
-    let (data_dir, log) = append::open_with(&typed.partition, options, !typed.dry_run)?;
+    let (data_dir, log) = append::open_with(&typed.partition, options.clone(), !typed.dry_run)?;
     let checked = checked(&data_dir)?;
     let steps = plan(&checked)?;
     let name = log.path().display().to_string();
     if typed.dry_run {
-        cli_check::print(describe(&name, &steps, "would ").as_bytes())?;
+        output::print(describe(&name, &steps, "would ").as_bytes())?;
         return Ok(code(&checked));
     }
-    let done = carry_out(&data_dir, &log, &name, &steps);
+    let anew = || DataDir::new(data_dir.path(), log.path().file_name(), options.clone());
+    let done = carry_out(&log, &name, &steps, anew);
     let closed = data_dir.shut_down(now());
     let left = done?;
     closed?;
     Ok(left)
 }
 
-fn carry_out(data_dir: &DataDir, log: &Arc<Log>, name: &str, steps: &[Step]) -> Result<u8> {
+/// Does the steps, and judges what `anew` opens then.
+fn carry_out(
+    log: &Arc<Log>,
+    name: &str,
+    steps: &[Step],
+    anew: impl FnOnce() -> DataDir,
+) -> Result<u8> {
     if std::io::stderr().is_terminal() && !steps.is_empty() {
         eprint!("{}", describe(name, steps, "will "));
     }
@@ -60,12 +67,10 @@ fn carry_out(data_dir: &DataDir, log: &Arc<Log>, name: &str, steps: &[Step]) -> 
     for file in &kept {
         let _ = writeln!(text, "  kept {}", file.display());
     }
-    log.shared().checkpoints.forget();
-    std::thread::sleep(crate::engine::log::LOOK_AGAIN);
-    let after = checked(data_dir)?;
+    let after = checked(&anew())?;
     let verdict = if after.is_damaged() { "still damaged: run `offsetfs check`" } else { "sound" };
     let _ = writeln!(text, "{name}: {verdict}");
-    cli_check::print(text.as_bytes())?;
+    output::print(text.as_bytes())?;
     Ok(code(&after))
 }
 

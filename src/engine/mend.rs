@@ -3,6 +3,7 @@
 //! that can be read as well as before, so that it may stop anywhere.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::engine::access::{Standing, WriteAccess};
 use crate::engine::config;
@@ -14,6 +15,7 @@ use crate::engine::log::{Log, LogState};
 use crate::engine::recovery::Recovery;
 use crate::engine::scanner::Item;
 use crate::engine::segment::Segment;
+use crate::engine::window::read_around;
 use crate::engine::writer::remove_if_there;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{LEADER_EPOCHS, parse_leader_epochs};
@@ -21,8 +23,6 @@ use crate::units::{Offset, Position};
 
 /// Bytes that are copied at once.
 const COPY_BYTES: usize = 1 << 20;
-/// What a disk that is going bad is asked for, where it refuses more.
-const SECTOR_BYTES: usize = 4096;
 
 /// Bytes of a file: where they begin, and how many they are.
 pub type ByteRange = (Position, u64);
@@ -124,7 +124,7 @@ impl<'a> Mender<'a> {
     ) -> Result<()> {
         let (start, bytes) = range;
         let mut buffer = vec![0; COPY_BYTES];
-        let (mut done, mut step) = (0, COPY_BYTES);
+        let mut done = 0;
         while done < bytes {
             let hole = self.disk().hole_end(from, start.plus(done))?.get();
             let skipped = hole.saturating_sub(start.get() + done).min(bytes - done);
@@ -133,23 +133,16 @@ impl<'a> Mender<'a> {
                 self.disk().set_bytes(to, at.plus(done).get())?;
                 continue;
             }
-            let left = usize::try_from(bytes - done).unwrap_or(step);
-            let piece = &mut buffer[..left.min(step)];
-            match self.disk().read_at(from, start.plus(done), piece) {
-                Ok(read) if read == piece.len() => {}
-                Ok(_) => {
-                    let reason = "got shorter while it was repaired";
-                    return Err(Error::refused(&from.path, reason));
+            let left = usize::try_from(bytes - done).unwrap_or(COPY_BYTES);
+            let piece = &mut buffer[..left.min(COPY_BYTES)];
+            let read = match self.disk().read_at(from, start.plus(done), piece) {
+                Err(e) if bad_sectors && e.is_bad_disk() => {
+                    read_around(self.disk(), from, start.plus(done), piece)?.0
                 }
-                Err(_) if bad_sectors && step > SECTOR_BYTES => {
-                    step = SECTOR_BYTES;
-                    continue;
-                }
-                Err(e) if bad_sectors => {
-                    log::warn!("{e}; kept as zeros");
-                    piece.fill(0);
-                }
-                Err(e) => return Err(e),
+                done => done?,
+            };
+            if read < piece.len() {
+                return Err(Error::refused(&from.path, "got shorter while it was repaired"));
             }
             self.disk().write_at(to, at.plus(done), piece)?;
             done += piece.len() as u64;
@@ -158,11 +151,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Makes the indexes of `segment` anew, as Kafka's recovery does.
-    pub fn rebuild_indexes(&self, state: &LogState, segment: &Segment) -> Result<()> {
-        let number = state.segments.iter().position(|it| it.base_offset == segment.base_offset);
-        let Some(segment) = number.and_then(|number| state.segments.get(number)) else {
-            return Err(Error::refused(segment.log.path(), "is not a segment of the log any more"));
-        };
+    pub fn rebuild_indexes(&self, state: &LogState, segment: &Arc<Segment>) -> Result<()> {
         let work = self.recovery();
         let mut producers = work.producers_before(state, segment.base_offset)?;
         let mut epochs = LeaderEpochs::new(&[]);

@@ -130,7 +130,7 @@ impl Window {
 }
 
 /// Reads sector by sector; bytes read, zeros where the disk refuses, and the place of those.
-fn read_around(
+pub(super) fn read_around(
     disk: &dyn Disk,
     file: &DiskFile,
     from: Position,

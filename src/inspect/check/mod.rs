@@ -287,7 +287,7 @@ fn join(
                 || before.end.expected > part.from.expected
                 || epoch > read.epochs.first().map(|first| first.epoch)
         });
-        if let (true, Some((before, _))) = (broken, joined.pop_if(|_| broken)) {
+        if broken && let Some((before, _)) = joined.pop() {
             let rest = Part { until: Position::new(u64::MAX), ..before };
             let read = again(&rest)?;
             joined.push((rest, read));
