@@ -355,12 +355,7 @@ impl Records<'_, '_, '_> {
         // The offset of a message is not counted from anywhere.
         let common = Common { base_offset: batch.offset(), ..Common::of(batch) };
         let place = place_of(&found);
-        let offset = self.follow(place.offset(&common));
-        if !self.to.options.skip_record_metadata {
-            let (time, text) = (found.record.timestamp, &mut self.to.out.text);
-            self.line.push(&common, place, time, std::iter::empty(), text);
-            line::push_checksum(valid, batch.crc(), &mut self.to.out.text);
-        }
+        let offset = self.begin_message(&common, place, &found.record, || (valid, batch.crc()));
         if found.is_cut && self.to.options.print_data_log {
             self.end_line();
             return Err(Failure::Bytes("the message ends before its value does".to_owned()));
@@ -368,6 +363,24 @@ impl Records<'_, '_, '_> {
         self.print_contents(batch, &found.record, offset);
         self.end_line();
         Ok(())
+    }
+
+    /// What precedes the contents of a message; is its `checksum` right, and what is it? Its offset.
+    fn begin_message(
+        &mut self,
+        common: &Common,
+        place: Place,
+        record: &Record<'_>,
+        checksum: impl FnOnce() -> (bool, u32),
+    ) -> i64 {
+        let offset = self.follow(place.offset(common));
+        if !self.to.options.skip_record_metadata {
+            let text = &mut self.to.out.text;
+            self.line.push(common, place, record.timestamp, std::iter::empty(), text);
+            let (valid, checksum) = checksum();
+            line::push_checksum(valid, checksum, text);
+        }
+        offset
     }
 
     #[inline]
@@ -433,13 +446,8 @@ impl Records<'_, '_, '_> {
             let (this, after) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             rest = after;
             let place = Place::of(&record);
-            let offset = self.follow(place.offset(&common));
-            if !self.to.options.skip_record_metadata {
-                let (time, text) = (record.timestamp, &mut self.to.out.text);
-                self.line.push(&common, place, time, std::iter::empty(), text);
-                let valid = message.checksum(this) == message.crc;
-                line::push_checksum(valid, message.crc, &mut self.to.out.text);
-            }
+            let checksum = || (message.checksum(this) == message.crc, message.crc);
+            let offset = self.begin_message(&common, place, &record, checksum);
             self.print_contents(batch, &record, offset);
             self.end_line();
             if !self.to.out.go_on() {
