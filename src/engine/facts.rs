@@ -94,6 +94,17 @@ pub struct SuspiciousTimestamp {
     pub first_offset: Option<Offset>,
 }
 
+impl SuspiciousTimestamp {
+    /// Adds what was found further on: of each reason the first offset and the newest timestamp
+    /// are told.
+    pub fn add_to(self, known: &mut Vec<SuspiciousTimestamp>) {
+        match known.iter_mut().find(|it| it.reason == self.reason) {
+            Some(it) => it.timestamp = it.timestamp.max(self.timestamp),
+            None => known.push(self),
+        }
+    }
+}
+
 /// Something that is on the disk but not part of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shadowed {

@@ -338,7 +338,9 @@ impl Summary {
             look.end = Some(read.shadowed_end.unwrap_or(read.end.expected));
             look.is_sparse |= read.is_sparse;
             look.holes.extend(read.holes);
-            merge_times(&mut look, read.timestamps);
+            for suspicious in read.timestamps {
+                suspicious.add_to(&mut look.timestamps);
+            }
             self.valid_bytes += read.valid_bytes;
             self.batches += read.batches;
             self.records += read.records;
@@ -431,14 +433,5 @@ fn add_fault(faults: &mut Vec<String>, ascends: bool, more: watch::Faults) {
         && let Some(fault) = more.into_words()
     {
         faults.push(fault);
-    }
-}
-
-fn merge_times(look: &mut SegmentLook, found: Vec<crate::engine::facts::SuspiciousTimestamp>) {
-    for suspicious in found {
-        match look.timestamps.iter_mut().find(|known| known.reason == suspicious.reason) {
-            Some(known) => known.timestamp = known.timestamp.max(suspicious.timestamp),
-            None => look.timestamps.push(suspicious),
-        }
     }
 }

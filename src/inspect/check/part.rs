@@ -291,16 +291,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[cold]
     fn note_suspicion(&mut self, timestamp: Timestamp, reason: &'static str, offset: Offset) {
-        match self.read.timestamps.iter_mut().find(|known| known.reason == reason) {
-            Some(known) => known.timestamp = known.timestamp.max(timestamp),
-            None => self.read.timestamps.push(SuspiciousTimestamp {
-                segment: file_name(self.part.segment.log.path()),
-                timestamp,
-                reason,
-                first_offset: Some(offset),
-            }),
-        }
+        let segment = file_name(self.part.segment.log.path());
+        let first_offset = Some(offset);
+        let found = SuspiciousTimestamp { segment, timestamp, reason, first_offset };
+        found.add_to(&mut self.read.timestamps);
     }
 
     fn over_damage(&mut self, stretch: Stretch, before: Offset, behind: Offset) {
