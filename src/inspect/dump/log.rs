@@ -365,7 +365,8 @@ impl Records<'_, '_, '_> {
         Ok(())
     }
 
-    /// What precedes the contents of a message; is its `checksum` right, and what is it? Its offset.
+    /// Prints what precedes the contents of a message; `checksum` says whether it is right,
+    /// and what it is. The offset of the message.
     fn begin_message(
         &mut self,
         common: &Common,
