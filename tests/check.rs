@@ -173,3 +173,115 @@ fn repair_needs_the_lock_and_check_does_not() {
     assert!(code == 0 && text.contains("plain-0: sound"), "{text}");
     assert!(!refused.status.success() && told(&refused).contains("lock"), "{}", told(&refused));
 }
+
+/// 6.3: "offsets certainly lost": what repair kept excuses the gap that it made, and no other.
+#[test]
+fn a_kept_file_excuses_only_its_own_gap() {
+    let scratch = scratch();
+    let data = copy(fixture("clean").join("data"), scratch.path().join("data"));
+    let txn = data.join("txn-0");
+    let log = txn.join("00000000000000000121.log");
+    let size = fs::metadata(&log).expect("a segment").len();
+    for kind in ["log", "index", "timeindex", "txnindex", "snapshot"] {
+        fs::remove_file(txn.join(format!("00000000000000000241.{kind}"))).expect("removed");
+    }
+    for (position, bytes) in [(50, 10), (50, 100), (size - 50, 100), (size, 60), (size + 9, 100)] {
+        let kept = txn.join(format!("00000000000000000121.log.{position}.offsetfs"));
+        fs::write(&kept, vec![1; bytes]).expect("written");
+        let (code, text) = run("check", &txn, &[]);
+        assert_eq!(code, 3, "{bytes} at {position}: {text}");
+        fs::remove_file(kept).expect("removed");
+    }
+    fs::write(txn.join(format!("00000000000000000121.log.{size}.offsetfs")), [1; 100])
+        .expect("written");
+    assert_eq!(run("check", &txn, &[]).0, 0, "its end was taken out");
+}
+
+/// 6.6: what is taken out at several places, the end among them, leaves a log that is sound.
+#[test]
+fn a_segment_that_lost_its_end_and_more_is_sound_after_repair() {
+    let scratch = scratch();
+    let data = copy(fixture("clean").join("data"), scratch.path().join("data"));
+    let txn = data.join("txn-0");
+    let log = txn.join("00000000000000000121.log");
+    let mut bytes = fs::read(&log).expect("a segment");
+    let last = bytes.len() - 1;
+    bytes[70] ^= 1;
+    bytes[last] ^= 1;
+    fs::write(&log, &bytes).expect("written");
+    assert_eq!(run("check", &txn, &[]).0, 3);
+    let (code, did) = run("repair", &txn, &[]);
+    assert!(code == 0 && did.matches("did set aside").count() == 2, "{did}");
+    let (code, text) = run("check", &txn, &[]);
+    assert_eq!(code, 0, "{text}");
+}
+
+/// 6.6: a repair that was killed after it kept a range keeps it no second time.
+#[test]
+fn the_same_bytes_are_kept_once() {
+    let scratch = scratch();
+    let data = copy(fixture("torn").join("data"), scratch.path().join("data"));
+    let mixed = data.join("mixed-0");
+    let bytes = fs::read(mixed.join("00000000000000000532.log")).expect("a segment");
+    let kept = mixed.join("00000000000000000532.log.2683.offsetfs");
+    fs::write(&kept, &bytes[2683..2683 + 96]).expect("written");
+    assert_eq!(run("repair", &mixed, &[]).0, 0);
+    assert_eq!(fs::read(&kept).expect("kept"), bytes[2683..2683 + 96]);
+    let again = mixed.join("00000000000000000532.log.2683.2.offsetfs");
+    assert!(!again.exists(), "kept twice");
+    // Other bytes of that name are somebody's, and stay.
+    let data = copy(fixture("torn").join("data"), scratch.path().join("other"));
+    let mixed = data.join("mixed-0");
+    let kept = mixed.join("00000000000000000532.log.2683.offsetfs");
+    fs::write(&kept, [7; 96]).expect("written");
+    assert_eq!(run("repair", &mixed, &[]).0, 0);
+    assert_eq!(fs::read(kept).expect("kept"), [7; 96]);
+    let again = mixed.join("00000000000000000532.log.2683.2.offsetfs");
+    assert_eq!(fs::read(again).expect("kept"), bytes[2683..2683 + 96]);
+}
+
+/// 6.6: what is no file where an index belongs does not stop a repair, and is kept.
+#[test]
+fn a_directory_in_place_of_an_index_is_put_away() {
+    let scratch = scratch();
+    let data = copy(fixture("clean").join("data"), scratch.path().join("data"));
+    let txn = data.join("txn-0");
+    for kind in ["index", "timeindex", "txnindex"] {
+        let index = txn.join(format!("00000000000000000121.{kind}"));
+        fs::remove_file(&index).expect("removed");
+        fs::create_dir(&index).expect("made");
+        fs::write(index.join("note"), kind).expect("written");
+    }
+    let (code, did) = run("repair", &txn, &[]);
+    assert_eq!(code, 0, "{did}");
+    for kind in ["index", "timeindex", "txnindex"] {
+        let index = txn.join(format!("00000000000000000121.{kind}"));
+        assert!(index.is_file() || kind == "txnindex", "{kind}");
+        let note = txn.join(format!("00000000000000000121.{kind}.0.offsetfs/note"));
+        assert_eq!(fs::read_to_string(note).expect("kept"), kind);
+    }
+    assert_eq!(run("check", &txn, &[]).0, 0);
+}
+
+/// 4: no offset is given twice. A segment that cannot be read has offsets that nobody knows.
+#[test]
+fn nothing_is_appended_where_a_segment_is_no_file() {
+    let scratch = scratch();
+    let data = copy(fixture("clean").join("data"), scratch.path().join("data"));
+    let txn = data.join("txn-0");
+    let last = txn.join("00000000000000000627.log");
+    let elsewhere = scratch.path().join("elsewhere");
+    fs::rename(&last, &elsewhere).expect("moved");
+    let make: [fn(&Path, &Path); 2] = [
+        |from, name| std::os::unix::fs::symlink(from, name).expect("a link"),
+        |_, name| fs::create_dir(name).expect("a directory"),
+    ];
+    for make in make {
+        make(&elsewhere, &last);
+        let refused = offsetfs(&["append", txn.to_str().expect("a path"), "/etc/hostname"]);
+        assert!(!refused.status.success(), "{}", told(&refused));
+        assert!(told(&refused).contains("00000000000000000627.log: not a regular file"));
+        assert!(fs::symlink_metadata(&last).is_ok());
+        let _ = fs::remove_file(&last).or_else(|_| fs::remove_dir(&last));
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::engine::access::{Standing, WriteAccess};
 use crate::engine::config;
-use crate::engine::disk::{Disk, DiskFile, read_small, replace_small};
+use crate::engine::disk::{Disk, DiskFile, Kind, read_small, replace_small};
 use crate::engine::epochs::LeaderEpochs;
 use crate::engine::limits::Limits;
 use crate::engine::load;
@@ -71,9 +71,7 @@ impl<'a> Mender<'a> {
         let mut kept = Vec::new();
         for &range in ranges {
             self.write_scratch(&scratch, log, &[range], true)?;
-            let name = self.recovery().kept_name(&log.path, range.0);
-            disk.rename(&scratch, &name)?;
-            kept.push(name);
+            kept.push(self.keep(&scratch, &log.path, range.0)?);
         }
         let (mut good, mut from) = (Vec::new(), Position::START);
         for &(position, bytes) in ranges.iter().chain([&(Position::new(size), 0)]) {
@@ -86,6 +84,48 @@ impl<'a> Mender<'a> {
         disk.rename(&scratch, &log.path)?;
         disk.sync_directory(self.log.path())?;
         Ok(kept)
+    }
+
+    /// Gives `scratch` its name as the bytes that were at `position` of `log`, unless a repair that
+    /// was killed has kept the same ones; which name.
+    fn keep(&self, scratch: &Path, log: &Path, position: Position) -> Result<PathBuf> {
+        let disk = self.disk();
+        let before = log.with_added_extension(format!("{position}.offsetfs"));
+        if self.are_equal(scratch, &before)? {
+            disk.remove(scratch)?;
+            return Ok(before);
+        }
+        let name = self.recovery().kept_name(log, position);
+        disk.rename(scratch, &name)?;
+        Ok(name)
+    }
+
+    /// Have both files the same content? A file that is not there equals none.
+    fn are_equal(&self, one: &Path, other: &Path) -> Result<bool> {
+        let disk = self.disk();
+        let facts = match disk.facts(other) {
+            Ok(facts) => facts,
+            Err(e) if e.is_not_found() => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        let one_facts = disk.facts(one)?;
+        if facts.kind != Kind::File || facts.bytes != one_facts.bytes {
+            return Ok(false);
+        }
+        let one = DiskFile { path: one.to_path_buf(), id: one_facts.id };
+        let other = DiskFile { path: other.to_path_buf(), id: facts.id };
+        let (mut left, mut right) = (vec![0; COPY_BYTES], vec![0; COPY_BYTES]);
+        let mut at = Position::START;
+        loop {
+            let read = disk.read_at(&one, at, &mut left)?;
+            if read != disk.read_at(&other, at, &mut right)? || left[..read] != right[..read] {
+                return Ok(false);
+            }
+            if read == 0 {
+                return Ok(true);
+            }
+            at = at.plus(read as u64);
+        }
     }
 
     /// Writes `ranges` of `log` to a new file that those may read who may read `log`; no file when

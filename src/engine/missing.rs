@@ -4,11 +4,13 @@
 //! A gap between segments is a hole in a log that a cleaner works on, unless one of a segment's
 //! other files is still there; in any other log it is a lost segment.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::damage::Stretch;
 use crate::engine::facts::SegmentLook;
 use crate::engine::log::{Log, LogState};
+use crate::engine::segment::Segment;
+use crate::format::batch::HEADER_BYTES;
 use crate::format::name::{SegmentFile, SegmentFileKind, SegmentFileState};
 use crate::units::Offset;
 
@@ -62,7 +64,7 @@ pub(super) fn find(
     let holes = looks.iter().flat_map(|look| &look.holes);
     ranges.extend(holes.map(|&(first, end)| (first, end, Why::Hole)));
     ranges.extend(before_the_first(log, state, &orphans));
-    ranges.extend(between(state, looks, &orphans, compacted));
+    ranges.extend(between(log, state, looks, &orphans, compacted));
     ranges.extend(after_the_last(log, state, &orphans));
     let checkpointed = log.shared().checkpoints.log_start(log.name()).unwrap_or_default();
     for (first, ..) in &mut ranges {
@@ -125,6 +127,7 @@ fn before_the_first(log: &Log, state: &LogState, orphans: &Orphans) -> Option<Ra
 }
 
 fn between(
+    log: &Log,
     state: &LogState,
     looks: &[SegmentLook],
     orphans: &Orphans,
@@ -140,7 +143,7 @@ fn between(
         if start >= limit {
             continue;
         }
-        if !compacted && !was_repaired(state, pair[0].base_offset) {
+        if !compacted && !lost_its_end(log, state, &pair[0]) {
             gaps.push((start, limit, Why::Segment));
             continue;
         }
@@ -151,13 +154,30 @@ fn between(
     gaps
 }
 
-/// Lies something beside the segment at `base` that was taken out of it? Then no other one is lost.
-fn was_repaired(state: &LogState, base: Offset) -> bool {
-    let log = SegmentFileKind::Log.file_name(base);
-    let is_kept = |name: &str| {
-        name.strip_prefix(&log).is_some_and(|rest| rest.starts_with('.') && rest.ends_with(KEPT))
-    };
-    state.names.iter().filter_map(|name| name.to_str()).any(is_kept)
+/// Was the end of `segment` taken out, with what may have been records, and kept beside it? Then
+/// the gap behind it is that, and no other segment is lost. A kept file is named after the position
+/// that its bytes had.
+fn lost_its_end(log: &Log, state: &LogState, segment: &Segment) -> bool {
+    let file = SegmentFileKind::Log.file_name(segment.base_offset);
+    let mut kept: BTreeMap<u64, u64> = BTreeMap::new();
+    for name in state.names.iter().filter_map(|name| name.to_str()) {
+        if let Some(position) = kept_position(name, &file)
+            && let Ok(facts) = log.shared().disk.facts(&log.path().join(name))
+        {
+            kept.insert(position, facts.bytes);
+        }
+    }
+    let Some((position, bytes)) = kept.pop_last() else { return false };
+    let size = segment.log.bytes();
+    // What was taken out before it together with it is not there any more.
+    let was_last = position == size || position == size + kept.values().sum::<u64>();
+    was_last && bytes >= HEADER_BYTES as u64
+}
+
+/// The position in the name of a file that was kept of the segment file `log`.
+fn kept_position(name: &str, log: &str) -> Option<u64> {
+    let numbers = name.strip_prefix(log)?.strip_prefix('.')?.strip_suffix(KEPT)?;
+    numbers.split('.').next()?.parse().ok()
 }
 
 /// Behind the last segment only the names of what is left, and the high watermark, say how much

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::engine::access::WriteAccess;
-use crate::engine::disk::{Disk, DiskFile, read_small};
+use crate::engine::disk::{Disk, DiskFile, Kind, read_small};
 use crate::engine::epochs::LeaderEpochs;
 use crate::engine::limits::Limits;
 use crate::engine::load::{self, promised};
@@ -129,6 +129,7 @@ impl Recovery<'_> {
         let load = if measured { load::load } else { load::load_unmeasured };
         let load = || load(self.shared, self.log.name(), self.log.path());
         let state = load()?;
+        self.check_logs_are_files(&state)?;
         let (swaps, orphans) = unsettled(&state.names);
         if swaps.is_empty() && orphans.is_empty() {
             return Ok(state);
@@ -149,6 +150,30 @@ impl Recovery<'_> {
         }
         disk.sync_directory(path)?;
         load()
+    }
+
+    /// A `.log` that is a link, a directory or a pipe holds nobody knows which offsets: none may be
+    /// given again.
+    fn check_logs_are_files(&self, state: &LogState) -> Result<()> {
+        let files = state.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
+        let logs = files.filter(|file| {
+            file.kind == SegmentFileKind::Log && file.state == SegmentFileState::Live
+        });
+        for file in logs {
+            let path = self.log.path().join(file.to_string());
+            match self.disk().facts(&path) {
+                Ok(facts) if facts.kind == Kind::File => {}
+                Err(e) if e.is_not_found() => {}
+                Err(e) => return Err(e),
+                Ok(_) => {
+                    let reason = "not a regular file: the offsets in it are not known, so nothing \
+                                  can be appended before the segment is put there or its name is \
+                                  taken away";
+                    return Err(Error::refused(&path, reason));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn epochs(&self, state: &LogState) -> Result<LeaderEpochs> {
@@ -248,11 +273,23 @@ impl Recovery<'_> {
         ];
         for (kind, content) in files {
             let target = path.join(kind.file_name(segment.base_offset));
+            self.make_way(&target)?;
             if kind == SegmentFileKind::TxnIndex && content.is_empty() {
                 remove_if_there(self.disk(), &target)?;
             } else {
                 self.put(&target, content)?;
             }
+        }
+        Ok(())
+    }
+
+    /// A directory cannot be replaced by a file: it gets a name that a broker ignores.
+    fn make_way(&self, target: &Path) -> Result<()> {
+        let facts = self.disk().facts(target);
+        if facts.is_ok_and(|facts| facts.kind == Kind::Directory) {
+            let kept = self.kept_name(target, Position::START);
+            self.disk().rename(target, &kept)?;
+            log::warn!("{}: a directory, kept as {}", target.display(), kept.display());
         }
         Ok(())
     }
