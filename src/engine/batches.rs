@@ -121,8 +121,8 @@ impl Batch {
                     marks.push((record.offset, before));
                 }
                 Some(Ok(_)) => {}
-                Some(Err(e)) => return Err(e),
-                None => break,
+                // The records before an invalid one are readable.
+                Some(Err(_)) | None => break,
             }
         }
         Ok(self.marks.get_or_init(|| marks))

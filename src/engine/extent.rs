@@ -133,9 +133,13 @@ impl Extents {
                     self.largest_batch = self.largest_batch.max(header.bytes);
                     match count(scanner, batches, &mut unpacker, &header, position, measure, shows)
                     {
-                        Ok((bytes, records)) => {
-                            self.end.bytes += bytes;
-                            self.end.records += records;
+                        Ok(counted) => {
+                            self.end.bytes += counted.bytes;
+                            self.end.records += counted.records;
+                            if let Some((first_offset, reason)) = counted.failure {
+                                let bad = unreadable(scanner.segment(), position, &header, reason);
+                                self.note(Stretch { first_offset, ..bad }, policy);
+                            }
                         }
                         Err(Error::Damage { reason, .. }) => {
                             let bad = unreadable(scanner.segment(), position, &header, reason);
@@ -168,10 +172,11 @@ impl Extents {
         }
     }
 
-    /// Adjacent stretches are one.
+    /// Adjacent stretches are one, unless records are shown between them.
     fn note(&mut self, stretch: Stretch, policy: DamagePolicy) {
-        if let Some((last, _)) = self.damage.last_mut()
+        if let Some((last, before)) = self.damage.last_mut()
             && last.end == stretch.start
+            && *before + policy.bytes() == self.end.bytes
         {
             last.take_in(&stretch);
             return;
@@ -179,6 +184,15 @@ impl Extents {
         self.damage.push((stretch, self.end.bytes));
         self.end.bytes += policy.bytes();
     }
+}
+
+/// What a batch shows.
+#[derive(Debug, Default)]
+struct Counted {
+    bytes: u64,
+    records: u64,
+    /// The first offset that cannot be read, and why, where a record turns out to be invalid.
+    failure: Option<(Offset, String)>,
 }
 
 /// Shown bytes and records of one batch.
@@ -191,16 +205,15 @@ fn count<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
     position: Position,
     measure: &Measure<F>,
     shows: &dyn Fn(&BatchHeader) -> bool,
-) -> Result<(u64, u64)> {
+) -> Result<Counted> {
     let measure = match measure {
-        Measure::Batches => return Ok((header.bytes, 1)),
-        Measure::Records(_) if header.control || !shows(header) => return Ok((0, 0)),
+        Measure::Batches => return Ok(Counted { bytes: header.bytes, records: 1, failure: None }),
+        Measure::Records(_) if header.control || !shows(header) => return Ok(Counted::default()),
         Measure::Records(measure) => measure,
     };
     let raw = scanner.batch_bytes(header, position);
     unpacker.prepare(batches, scanner.segment(), position, header, raw)?;
-    sum(header, unpacker.bytes(raw), scanner.segment().limit, measure)
-        .map_err(|e| crate::engine::batches::damage(scanner.segment(), position, &e.to_string()))
+    Ok(sum(header, unpacker.bytes(raw), scanner.segment().limit, measure))
 }
 
 #[inline]
@@ -209,11 +222,14 @@ fn sum<F: Fn(&BatchHeader, &Record<'_>) -> usize>(
     payload: &[u8],
     limit: Offset,
     measure: &F,
-) -> Result<(u64, u64), crate::format::FormatError> {
-    let (mut bytes, mut records) = (0, 0);
-    Cursor::up_to(header, payload, limit)?.for_each(header, payload, |record| {
-        bytes += measure(header, record) as u64;
-        records += 1;
-    })?;
-    Ok((bytes, records))
+) -> Counted {
+    let (mut bytes, mut records, mut next) = (0, 0, header.base_offset);
+    let read = Cursor::up_to(header, payload, limit).and_then(|cursor| {
+        cursor.for_each(header, payload, |record| {
+            bytes += measure(header, record) as u64;
+            records += 1;
+            next = record.offset.next();
+        })
+    });
+    Counted { bytes, records, failure: read.err().map(|e| (next, e.to_string())) }
 }

@@ -14,7 +14,7 @@ use crate::format::{field_i32, field_i64};
 use crate::units::{Offset, Position};
 
 /// Begins every file; changes when the layout or the meaning of a size does.
-const MAGIC: &[u8; 20] = b"offsetfs extents v1\n";
+const MAGIC: &[u8; 20] = b"offsetfs extents v2\n";
 /// Smaller segments are counted faster than a file is opened.
 const LEAST_BYTES: u64 = 1 << 20;
 const MARK_BYTES: usize = 32;

@@ -225,6 +225,18 @@ impl Reading {
         Some(Cursor::up_to(header, bytes, limit))
     }
 
+    /// The first offset of the current batch that cannot be read, once a record turned out to be
+    /// invalid.
+    pub fn first_unreadable(&self) -> Option<Offset> {
+        let (header, bytes) = self.records()?;
+        let mut next = header.base_offset;
+        if let Ok(cursor) = Cursor::new(header, bytes) {
+            // The error is why it is asked; the records before it are what counts here.
+            let _known = cursor.for_each(header, bytes, |record| next = record.offset.next());
+        }
+        Some(next)
+    }
+
     /// The records of the current batch from `first_offset` on as damage, which is noted: they
     /// turned out to be unreadable.
     pub fn give_up(&self, first_offset: Offset, reason: &FormatError) -> Option<Stretch> {

@@ -58,10 +58,12 @@ impl Cursor {
         }
         let (mut look, mut left) = (cursor, 0);
         while let Some(record) = look.next(header, bytes) {
-            if record?.offset >= end {
-                break;
+            match record {
+                Ok(record) if record.offset < end => left += 1,
+                Ok(_) => break,
+                // The reading shows what is before it, and fails there too.
+                Err(_) => return Ok(cursor),
             }
-            left += 1;
         }
         Ok(Cursor { left, cut: true, ..cursor })
     }

@@ -13,6 +13,7 @@ use crate::engine::read::{Reading, Step, Wanted};
 use crate::engine::scanner::Interrupted;
 use crate::engine::segment::Segment;
 use crate::error::{Error, Result};
+use crate::format::FormatError;
 use crate::format::batch::BatchHeader;
 use crate::format::record::{Cursor, Record};
 use crate::units::Offset;
@@ -443,7 +444,10 @@ impl RangeCursor {
         let mut end = ReadEnd::Complete;
         while out.len() < target {
             if self.records.is_some() {
-                self.render(file, target, out)?;
+                if let Some(damage) = self.render(file, chain, target, out)? {
+                    end = damage;
+                    break;
+                }
             } else if self.raw.is_some() {
                 self.copy(target, out)?;
             } else {
@@ -474,12 +478,33 @@ impl RangeCursor {
                 self.raw = (skip < header.bytes).then_some(skip);
             }
             Step::Batch(_) => {
-                self.records = self.reading.cursor().and_then(Result::ok);
+                return match self.reading.cursor() {
+                    Some(Err(reason)) => self.give_up(file, chain, &reason),
+                    cursor => {
+                        self.records = cursor.and_then(Result::ok);
+                        Ok(None)
+                    }
+                };
             }
             Step::Damage(stretch) => return self.damage(file, chain, stretch),
             Step::End => return Ok(Some(ReadEnd::Complete)),
         }
         Ok(None)
+    }
+
+    /// The rest of the current batch is unreadable.
+    fn give_up(
+        &mut self,
+        file: &RangeFile,
+        chain: &Chain,
+        reason: &FormatError,
+    ) -> Result<Option<ReadEnd>> {
+        self.records = None;
+        let first_offset = self.reading.first_unreadable().unwrap_or_default();
+        match self.reading.give_up(first_offset, reason) {
+            Some(stretch) => self.damage(file, chain, stretch),
+            None => Ok(None),
+        }
     }
 
     /// A stretch that was counted is one byte, or none; one that was not is an error of its own.
@@ -509,12 +534,19 @@ impl RangeCursor {
         Ok(Some(ReadEnd::Damage(stretch)))
     }
 
-    fn render(&mut self, file: &RangeFile, target: usize, out: &mut Vec<u8>) -> Result<()> {
+    /// Shows records of the current batch; `Some` when an unreadable byte comes behind them.
+    fn render(
+        &mut self,
+        file: &RangeFile,
+        chain: &Chain,
+        target: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<ReadEnd>> {
         let Some((header, payload)) = self.reading.records() else {
             self.records = None;
-            return Ok(());
+            return Ok(None);
         };
-        let Some(cursor) = &mut self.records else { return Ok(()) };
+        let Some(cursor) = &mut self.records else { return Ok(None) };
         let (place, format) = (file.place(), file.format);
         let skip = &mut self.skip;
         let shown = cursor.show_while(header, payload, |record| {
@@ -528,13 +560,9 @@ impl RangeCursor {
         match shown {
             Ok(true) => {}
             Ok(false) => self.records = None,
-            Err(e) => {
-                let path = file.log.path().to_path_buf();
-                let position = crate::units::Position::START;
-                return Err(Error::Damage { path, position, reason: e.to_string() });
-            }
+            Err(reason) => return self.give_up(file, chain, &reason),
         }
-        Ok(())
+        Ok(None)
     }
 
     fn copy(&mut self, target: usize, out: &mut Vec<u8>) -> Result<()> {

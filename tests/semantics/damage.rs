@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::needs_fuse;
 use crate::support::got::{Got, error_of};
 use crate::support::kafkalog::{
-    Codec, Partition, batches, data_dir, flipped, hundred, partition, patched, plain, sized_layout,
+    self, Codec, Partition, batches, data_dir, flipped, hundred, partition, patched, plain,
+    sized_layout,
 };
 use crate::support::mount::{Mount, v, v_lines};
 use crate::support::{EIO, ENOENT, bytes, mount, offsetfs, out, scratch, sh, show, show_with};
@@ -470,4 +471,73 @@ fn wrong_indexes_are_reported() {
     let mount = show(padded);
     assert_eq!(mount.t0().by_offset("0.."), v_lines(0..100));
     assert_ne!(mount.t0().report()["indexes"].to_string(), fine);
+}
+
+/// A batch of ten whose record `bad` is no record, with the right checksum.
+fn broken_at(base_offset: i64, bad: usize, codec: Codec) -> kafkalog::Batch {
+    let mut batch = plain(base_offset..base_offset + 10).codec(codec);
+    // A record of one byte, which has no room for its fields.
+    batch.records[bad].raw = Some(vec![2, 0]);
+    batch
+}
+
+/// 6.1: "*The bytes are wrong* is damage: EIO for the records inside the damaged batch only"
+/// 6.1: "In a range one unreadable byte stands for each stretch of damage"
+/// 6.1: "`-o damage=skip` leaves damaged batches out of ranges instead (their records stay EIO)."
+///
+/// An invalid record in a batch with the right checksum once made a range EIO to its end, and the
+/// records before it were shown by name and by `cat`, but counted out of the range's size. In all
+/// views the records before it are served, and the rest of its batch is damage.
+#[test]
+fn an_invalid_record_costs_the_rest_of_its_batch_in_every_view() {
+    needs_fuse!();
+    for codec in [Codec::None, Codec::Gzip] {
+        for bad in [0, 3, 9] {
+            let part = || {
+                let part = partition().add(&plain(0..10)).add(&broken_at(10, bad, codec.clone()));
+                part.add(&broken_at(20, bad, codec.clone())).add(&plain(30..40))
+            };
+            let good = i64::try_from(bad).unwrap();
+            let pieces =
+                [v_lines(0..10 + good), v_lines(20..20 + good), v_lines(30..40)].map(|p| p.bytes());
+            let skipped = show_with(part(), &["damage=skip"]);
+            let shown = skipped.t0();
+            assert_eq!(shown.by_offset("0.."), bytes(pieces.concat()), "{bad}");
+            assert_eq!(shown.metadata("by-offset/0..").size(), long(pieces.concat().len()));
+            assert_eq!(shown.by_offset("35.."), v_lines(35..40));
+            assert_eq!(shown.by_offset("29..32"), v_lines(30..32));
+            drop(shown);
+            drop(skipped);
+
+            let mount = show(part());
+            let shown = mount.t0();
+            let eio = |count| vec![Got::from(EIO); usize::try_from(count).unwrap()];
+            let want =
+                [v(0..10 + good), eio(10 - good), v(20..20 + good), eio(10 - good), v(30..40)];
+            assert_eq!(shown.records(0..40), want.concat(), "{bad}");
+            let file = File::open(shown.path("by-offset/0..")).unwrap();
+            // Adjacent stretches are one byte.
+            let holes = if bad == 0 { 1 } else { 2 };
+            let size = file.metadata().unwrap().size();
+            assert_eq!(size, long(pieces.concat().len()) + holes, "{bad}");
+            let read: Vec<Option<u8>> = (0..size)
+                .map(|at| {
+                    let mut byte = [0];
+                    file.read_at(&mut byte, at).ok().map(|count| byte[..count][0])
+                })
+                .collect();
+            let some = |piece: &[u8]| piece.iter().copied().map(Some).collect::<Vec<_>>();
+            let mut want = [some(&pieces[0]), vec![None], some(&pieces[1])].concat();
+            want.extend((bad > 0).then_some(None));
+            want.extend(some(&pieces[2]));
+            assert!(read == want, "{bad}: {read:?}");
+            let damage = shown.report()["damage"].clone();
+            let first = &damage.as_array().unwrap()[0];
+            assert_eq!(
+                first["last_offset"].as_i64().map(|last| last >= 19),
+                Some(true),
+                "{damage}"
+            );
+        }
+    }
 }
