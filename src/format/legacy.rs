@@ -25,6 +25,11 @@ pub(super) fn survey(wrapper: &BatchHeader, bytes: &[u8]) -> Result<(u32, i64), 
         if size > rest.len() {
             return Err(FormatError::Short { what: "inner message", needs: size, has: rest.len() });
         }
+        if let Some(before) = last.filter(|before| prefix.offset <= *before) {
+            let reason =
+                format!("inner offset {} behind {before} in a wrapper at byte {at}", prefix.offset);
+            return Err(FormatError::Invalid(reason));
+        }
         at += size;
         count += 1;
         last = Some(prefix.offset);
@@ -54,7 +59,7 @@ pub fn first_offset(wrapper: &BatchHeader, bytes: &[u8]) -> Result<Offset, Forma
         last = Prefix::parse(bytes.get(at..).unwrap_or_default())?;
     }
     let (offset, last) = (wrapper.last_offset, last.offset);
-    if wrapper.magic == Magic::V0 && last != offset {
+    if last.checked_add(shift) != Some(offset) {
         let reason = format!("wrapper offset {offset}, but its last message has {last}");
         return Err(FormatError::Invalid(reason));
     }

@@ -541,3 +541,26 @@ fn an_invalid_record_costs_the_rest_of_its_batch_in_every_view() {
         }
     }
 }
+
+/// 6.1: "*The bytes are wrong* is damage"
+///
+/// Inner messages out of order once gave offsets beyond the log end.
+#[test]
+fn a_legacy_wrapper_out_of_order_is_damage() {
+    needs_fuse!();
+    for magic in [0, 1] {
+        let (first, last) = if magic == 0 { (10, 12) } else { (0, 2) };
+        for order in [[first, last + 50, last], [last, first + 1, first], [first, last, last]] {
+            let inner = order.map(|n| kafkalog::message(magic, n, None, Some(b"x"), 1, 0)).concat();
+            let packed = kafkalog::gzip(&inner);
+            let wrapper = kafkalog::message(magic, 12, None, Some(&packed), 1, 1);
+            let before = kafkalog::legacy(magic, 0..10, &Codec::None);
+            let behind = kafkalog::legacy(magic, 13..20, &Codec::None);
+            let mount = show(partition().add_bytes([before, wrapper, behind].concat()));
+            let shown = mount.t0();
+            let want = [v(0..10), vec![EIO.into(); 3], v(13..20), vec![ENOENT.into()]].concat();
+            assert_eq!(shown.records(0..21), want, "magic {magic}, {order:?}");
+            assert_eq!(shown.number("log-end-offset"), 20);
+        }
+    }
+}
