@@ -315,6 +315,13 @@ impl Scanner {
             self.ahead = Some((next_position, next));
             return Ok(Verdict::Good);
         }
+        if self.hides_next(header, first, &next, next_first, next_position)? {
+            self.window_back(position, header)?;
+            let last = header.last_offset;
+            return Ok(Verdict::Bad(format!(
+                "offsets {first} to {last}, but the batch behind it begins at {next_first}"
+            )));
+        }
         // Without the gap before this one the next would join it: then this base offset is wrong,
         // whatever else the next one is.
         let span = header.last_offset.get() - first.get() + 1;
@@ -342,6 +349,32 @@ impl Scanner {
         Ok(Verdict::Bad(format!(
             "base offset {first}, but the batch behind it begins at {next_first}"
         )))
+    }
+
+    /// Does a batch with fewer records than offsets claim those of valid batches behind it? The
+    /// next one has a witness in the one behind itself, or else begins where the records of this
+    /// one end; without one its own base offset, which no checksum covers, is doubted first.
+    fn hides_next(
+        &mut self,
+        header: &BatchHeader,
+        first: Offset,
+        next: &BatchHeader,
+        next_first: Offset,
+        next_position: Position,
+    ) -> Result<bool> {
+        let count = header.records_count;
+        let is_sparse = header.magic == Magic::V2
+            && u64::from(count) <= header.last_offset.distance_from(first);
+        let after_records = first.checked_add(i64::from(count));
+        if !is_sparse || after_records.is_none_or(|after| next_first < after) {
+            return Ok(false);
+        }
+        let after_position = next_position.plus(next.bytes);
+        let has_witness = match self.read_header(after_position)? {
+            Ok(after) => self.first_offset(&after, after_position)? == Ok(next.last_offset.next()),
+            Err(_) => after_records == Some(next_first) && next.last_offset <= header.last_offset,
+        };
+        Ok(has_witness && self.checksum(next, next_position)? == next.crc)
     }
 
     /// Judges the offsets of a batch that none follows.

@@ -542,6 +542,37 @@ fn an_invalid_record_costs_the_rest_of_its_batch_in_every_view() {
     }
 }
 
+/// 6.1: "everything before and after is readable"
+///
+/// The last offset of a batch is under its checksum, but may be a lie all the same: a batch that
+/// claimed 2^31 offsets once hid all batches behind it.
+#[test]
+fn a_batch_that_claims_the_offsets_of_others_does_not_hide_them() {
+    needs_fuse!();
+    for claimed in [i32::MAX, 1000, 25, 10] {
+        for behind in [1, 2, 5] {
+            let mut liar = plain(10..20);
+            liar.last_delta = Some(claimed);
+            if behind == 1 && claimed < 25 {
+                continue; // As well the next one's base offset may be wrong.
+            }
+            let end = 20 + 10 * behind;
+            let mut part = partition().add(&plain(0..10));
+            part = part.add_bytes(liar.build());
+            for base in (20..end).step_by(10) {
+                part = part.add_bytes(plain(base..base + 10).build());
+            }
+            let mount = show(part);
+            let shown = mount.t0();
+            let about = format!("{claimed}, {behind} batches behind");
+            let want = [v(0..10), vec![EIO.into(); 10], v(20..end), vec![ENOENT.into()]].concat();
+            assert_eq!(shown.records(0..=end), want, "{about}");
+            assert_eq!(shown.number("log-end-offset"), end, "{about}");
+            assert_eq!(shown.report()["torn_tail"], Value::Null, "{about}");
+        }
+    }
+}
+
 /// 6.1: "*The bytes are wrong* is damage"
 ///
 /// Inner messages out of order once gave offsets beyond the log end.
