@@ -179,6 +179,60 @@ pub fn data_from(file: &File, at: u64) -> io::Result<Option<u64>> {
     }
 }
 
+/// Pages of a part of a file in the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CachedPages {
+    /// Pages that are there.
+    pub cached: u64,
+    /// Of these, changed ones that are not on the disk; `None` where the kernel does not tell.
+    pub dirty: Option<u64>,
+    /// Of these, ones that are being written to the disk.
+    pub writeback: Option<u64>,
+}
+
+/// Asks the kernel which pages of `bytes` bytes from `from` on it holds, without reading any:
+/// cachestat(2), since Linux 6.5, before that mincore(2), which tells less.
+pub fn cached_pages(file: &File, from: u64, bytes: u64) -> io::Result<CachedPages> {
+    /// The number of cachestat(2), the same on all architectures.
+    const CACHESTAT: libc::c_long = 451;
+    if bytes == 0 {
+        return Ok(CachedPages::default());
+    }
+    let range = [from, bytes];
+    let mut told = [0_u64; 5];
+    let (file_number, flags) = (file.as_raw_fd(), 0_u32);
+    // SAFETY: `range` is two and `told` five numbers of 64 bits, as the call has them.
+    let done =
+        unsafe { libc::syscall(CACHESTAT, file_number, range.as_ptr(), told.as_mut_ptr(), flags) };
+    match done {
+        0 => Ok(CachedPages { cached: told[0], dirty: Some(told[1]), writeback: Some(told[2]) }),
+        _ => resident_pages(file, from, bytes),
+    }
+}
+
+/// The same by mincore(2), of a map that is never looked into.
+fn resident_pages(file: &File, from: u64, bytes: u64) -> io::Result<CachedPages> {
+    const PAGE_BYTES: u64 = 4096;
+    let skip = from % PAGE_BYTES;
+    let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
+    let length = usize::try_from(bytes + skip).map_err(too_large)?;
+    let at = libc::off_t::try_from(from - skip).map_err(io::Error::other)?;
+    let mut pages = vec![0_u8; length.div_ceil(4096)];
+    let (read, shared, file_number) = (libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd());
+    // SAFETY: a new map, at a place of the kernel's choice.
+    let map = unsafe { libc::mmap(std::ptr::null_mut(), length, read, shared, file_number, at) };
+    if map == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the map has `length` bytes, and `pages` a byte for each page of them.
+    let told = checked(unsafe { libc::mincore(map, length, pages.as_mut_ptr()) });
+    // SAFETY: nothing else knows of the map.
+    let unmapped = checked(unsafe { libc::munmap(map, length) });
+    told.and(unmapped)?;
+    let cached = pages.iter().filter(|page| **page & 1 == 1).count() as u64;
+    Ok(CachedPages { cached, dirty: None, writeback: None })
+}
+
 /// Opens a file (or directory) for reading: not through a symbolic link at its end, and without
 /// moving its access time, which the kernel allows only to its owner and root.
 pub fn open_untouched(path: &Path) -> io::Result<File> {
@@ -367,6 +421,16 @@ mod tests {
         list_directory(here.path()).unwrap();
         assert_eq!(path.metadata().unwrap().atime(), 1_000_000_000);
         assert_eq!(here.path().metadata().unwrap().atime(), 1_000_000_000);
+    }
+
+    #[test]
+    fn pages_that_were_just_written_are_in_the_cache() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, &[1; 3 * 4096]).unwrap();
+        for ask in [cached_pages, resident_pages] {
+            assert_eq!(ask(&file, 0, 3 * 4096).unwrap().cached, 3);
+            assert_eq!(ask(&file, 5000, 10).unwrap().cached, 1);
+        }
     }
 
     #[test]

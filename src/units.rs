@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Number of a record in its partition, from 0 to 2^63-1.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, Default)]
 pub struct Offset(i64);
 
 impl Offset {
@@ -73,7 +73,7 @@ impl Position {
 
 /// Unix time in milliseconds, UTC; negative before 1970. "No timestamp" (-1 on disk) is `None` of
 /// an `Option<Timestamp>` everywhere behind the parser.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Timestamp(i64);
 
 impl Timestamp {

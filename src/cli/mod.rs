@@ -16,6 +16,7 @@ pub mod range;
 pub mod repair;
 pub mod truncate;
 pub mod umount;
+pub mod xray;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -42,6 +43,7 @@ enum Command {
     Check(check::CheckArgs),
     Repair(repair::RepairArgs),
     Dump(dump::DumpArgs),
+    Xray(xray::XrayArgs),
 }
 
 impl Command {
@@ -55,6 +57,7 @@ impl Command {
             Command::Check(typed) => check::run(&typed),
             Command::Repair(typed) => repair::run(&typed),
             Command::Dump(typed) => dump::run(&typed),
+            Command::Xray(typed) => xray::run(&typed),
             Command::Umount(typed) => umount::run(&typed).map(|()| exit_code::OK),
         }
     }

@@ -115,6 +115,7 @@ impl MountOptions {
             follow_symlinks: self.follow_symlinks,
             cache_dir: self.cache_dir.clone(),
             open_files,
+            trace: None,
         }
     }
 

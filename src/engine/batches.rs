@@ -49,6 +49,13 @@ impl FoundRecord {
         let mut cursor = self.before;
         cursor.next(&self.batch.header, &self.batch.bytes)?.ok()
     }
+
+    /// How many records of its batch stand before it, and their bytes as far as they were read.
+    pub fn before(&self) -> (u64, u64) {
+        let first = Cursor::new(&self.batch.header, &self.batch.bytes);
+        let count = first.map_or(0, |first| first.records_left());
+        (count.saturating_sub(self.before.records_left()).into(), self.before.bytes_read() as u64)
+    }
 }
 
 impl Batch {

@@ -13,6 +13,7 @@ use crate::engine::log::{Filter, Found, Log, LogState, SMALL_SEGMENT_BYTES};
 use crate::engine::scanner::{Interrupted, Item, Scanner};
 use crate::engine::segment::Segment;
 use crate::engine::time_bounds::Newest;
+use crate::engine::trace::{Searched, Step};
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
@@ -76,8 +77,10 @@ impl Log {
         if offset < state.log_start || offset >= self.visible_end(state)? {
             return Ok(Found::Nothing);
         }
-        let Some(number) = state.segment_of(offset) else { return Ok(Found::Nothing) };
+        let see = |probe| self.shared.tell(|| Step::Probe(Searched::Segments, probe));
+        let Some(number) = state.segment_of_seen(offset, see) else { return Ok(Found::Nothing) };
         let segment = &state.segments[number];
+        self.shared.tell(|| Step::Segment(segment.base_offset));
         if let Some(stretch) = self.findings().lost(segment.log.path(), offset) {
             return Ok(Found::Damaged(stretch));
         }
@@ -136,7 +139,8 @@ impl Log {
     ) -> Result<Found> {
         let end = self.visible_end(state)?;
         let filter = self.filter(state)?;
-        let first = state.segment_of(state.log_start).unwrap_or(0);
+        let see = |probe| self.shared.tell(|| Step::Probe(Searched::Segments, probe));
+        let first = state.segment_of_seen(state.log_start, see).unwrap_or(0);
         let first = first + self.time_bounds.count_before(&state.segments, first, time);
         for number in first..state.segments.len() {
             match self.find_time_in(state, number, time, &filter, interrupted)? {
@@ -160,6 +164,7 @@ impl Log {
         interrupted: Option<&Interrupted>,
     ) -> Result<Found> {
         let (segment, from) = (&state.segments[number], state.log_start);
+        self.shared.tell(|| Step::Segment(segment.base_offset));
         let (anchor, newest_before) = self.time_anchor(segment, time)?;
         let newest = Newest::of_all_before(newest_before);
         let found = self.scan_for(
@@ -271,8 +276,13 @@ impl Log {
         // Of the batch that an entry names only the header is wanted: the record is behind it.
         let mut window = Window::new(HEADER_BYTES);
         let anchor = self.anchor_in(&mut window, segment, offset)?;
+        self.shared.tell(|| Step::Anchor(anchor));
         window.widen(FIND_BYTES);
-        Ok((self.find_quickly(&mut window, segment, offset, anchor, filter)?, anchor))
+        let found = self.find_quickly(&mut window, segment, offset, anchor, filter)?;
+        if found.is_none() {
+            self.shared.tell(|| Step::Doubt(anchor.position));
+        }
+        Ok((found, anchor))
     }
 
     /// Walks headers from the anchor; `None` as soon as anything is not as it should be.
@@ -296,6 +306,7 @@ impl Log {
             if !sound {
                 return Ok(None);
             }
+            self.shared.tell(|| Step::Batch(header.clone(), position));
             if header.last_offset >= offset {
                 break header;
             }
@@ -370,11 +381,14 @@ impl Log {
         let bytes = self.shared.offset_index(segment);
         let index = OffsetIndex::new(segment.base_offset, &bytes);
         let start = Anchor { position: Position::START, expected: segment.base_offset };
-        let Some(entry) = index.floor(offset) else { return Ok(start) };
+        let see = |probe| self.shared.tell(|| Step::Probe(Searched::OffsetIndex, probe));
+        let Some(entry) = index.floor_seen(offset, see) else { return Ok(start) };
         if entry.offset > offset {
+            self.shared.tell(|| Step::Entry(entry, false));
             return Ok(start);
         }
         let header = promised(&*self.shared.disk, window, segment, entry.position, entry.offset)?;
+        self.shared.tell(|| Step::Entry(entry, header.is_some()));
         let Some(header) = header else { return Ok(start) };
         let expected = self.shared.first_offset(segment, &header, entry.position)?;
         Ok(Anchor { position: entry.position, expected })
@@ -394,7 +408,9 @@ impl Log {
         let bytes = self.shared.time_index(segment);
         let index = TimeIndex::new(segment.base_offset, &bytes);
         let before = Timestamp::from_millis(time.millis().saturating_sub(1));
-        let Some(entry) = index.floor(before).filter(|entry| entry.timestamp < time) else {
+        let see = |probe| self.shared.tell(|| Step::Probe(Searched::TimeIndex, probe));
+        let entry = index.floor_seen(before, see);
+        let Some(entry) = entry.filter(|entry| entry.timestamp < time) else {
             return Ok((start, None));
         };
         // Everything with a time after the entry's lies behind the batch that ends with its offset.
@@ -409,9 +425,11 @@ impl Log {
                         && header.max_timestamp == Some(entry.timestamp) =>
                 {
                     let (position, expected) = (scanner.position(), scanner.expected());
+                    self.shared.tell(|| Step::TimeEntry(entry, true));
                     return Ok((Anchor { position, expected }, Some(entry.timestamp)));
                 }
                 Item::Batch(..) | Item::Damage(_) | Item::End { .. } => {
+                    self.shared.tell(|| Step::TimeEntry(entry, false));
                     return Ok((start, None));
                 }
             }
@@ -431,11 +449,13 @@ impl Log {
         let scanner = self.shared.scanner(segment, FIND_BYTES);
         let mut scanner = scanner.interruptible(interrupted.cloned());
         scanner.seek(anchor.position, anchor.expected);
+        self.shared.tell(|| Step::Anchor(anchor));
         loop {
             let (header, position) = match scanner.step()? {
                 Item::Batch(header, position) => (header, position),
                 Item::Damage(stretch) => {
                     self.findings().note(&stretch);
+                    self.shared.tell(|| Step::Damage(stretch.clone()));
                     if stops(&stretch) {
                         return Ok(Found::Damaged(stretch));
                     }
@@ -443,6 +463,7 @@ impl Log {
                 }
                 Item::End { .. } => return Ok(Found::Nothing),
             };
+            self.shared.tell(|| Step::Batch(header.clone(), position));
             let batch = || self.load_scanned(&scanner, segment, &header, position);
             match pick(&header, &batch) {
                 Ok(None) => {}

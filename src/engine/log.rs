@@ -26,13 +26,16 @@ use crate::engine::recovery;
 use crate::engine::scanner::{Interrupted, Scanner};
 use crate::engine::segment::{File, Segment};
 use crate::engine::time_bounds::TimeBounds;
+use crate::engine::trace::Step;
 use crate::engine::transactions::{SegmentTransactions, TransactionState, Transactions};
 use crate::engine::window::LARGEST_CHUNK;
 use crate::engine::writer::{Published, Writer};
 use crate::error::{Error, Result};
 use crate::format::batch::BatchHeader;
 use crate::format::checkpoint::{EpochStart, parse_partition_metadata};
-use crate::format::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, used_entries};
+use crate::format::index::{
+    OFFSET_ENTRY_BYTES, Probe, TIME_ENTRY_BYTES, partition_point_seen, used_entries,
+};
 use crate::format::name::TopicPartition;
 use crate::format::record::Record;
 use crate::units::{Offset, Position, Timestamp};
@@ -94,6 +97,14 @@ impl Shared {
             metadata: ClusterMetadata::new(directory),
             disk,
             options,
+        }
+    }
+
+    /// Tells whoever listens of a step of a search.
+    #[inline]
+    pub fn tell(&self, step: impl FnOnce() -> Step) {
+        if let Some(trace) = &self.options.trace {
+            trace.note(step());
         }
     }
 
@@ -727,7 +738,13 @@ impl LogState {
     /// The segment that answers for `offset`, by its number: the one with the greatest base offset
     /// not above it.
     pub fn segment_of(&self, offset: Offset) -> Option<usize> {
-        self.segments.partition_point(|segment| segment.base_offset <= offset).checked_sub(1)
+        self.segment_of_seen(offset, |_| {})
+    }
+
+    /// The same, with each comparison shown to `see`.
+    pub fn segment_of_seen(&self, offset: Offset, see: impl FnMut(Probe)) -> Option<usize> {
+        let is_below = |i: usize| self.segments[i].base_offset <= offset;
+        partition_point_seen(self.segments.len(), is_below, see).checked_sub(1)
     }
 
     /// May the record at `offset` still change, as far as one can know from outside?

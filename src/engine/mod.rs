@@ -53,6 +53,7 @@ pub mod snapshots;
 pub mod soundness;
 pub mod source;
 pub mod time_bounds;
+pub mod trace;
 pub mod transactions;
 pub mod truncation;
 pub mod window;

@@ -1,8 +1,10 @@
 //! How a data directory is read: what the user may choose.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::engine::extent::DamagePolicy;
+use crate::engine::trace::Trace;
 
 /// The choices, with what is usual.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct ReadOptions {
     pub cache_dir: Option<PathBuf>,
     /// Files that are open at once at the most.
     pub open_files: usize,
+    /// Where searches tell their steps.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// Kafka's isolation levels.
@@ -53,6 +57,7 @@ impl Default for ReadOptions {
             follow_symlinks: false,
             cache_dir: None,
             open_files: 128,
+            trace: None,
         }
     }
 }

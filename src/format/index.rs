@@ -103,10 +103,16 @@ impl<'a> OffsetIndex<'a> {
     /// The last entry with an offset of at most `target`. `None`, where there is none, stands for
     /// the segment's beginning.
     pub fn floor(&self, target: Offset) -> Option<IndexEntry> {
+        self.floor_seen(target, |_| {})
+    }
+
+    /// The same, with each comparison shown to `see`.
+    pub fn floor_seen(&self, target: Offset, see: impl FnMut(Probe)) -> Option<IndexEntry> {
         let delta = target.get() - self.base.get();
-        let above = partition_point(self.entries_count(), |i| {
+        let is_below = |i: usize| {
             field_i32(self.bytes, i * OFFSET_ENTRY_BYTES).is_ok_and(|this| i64::from(this) <= delta)
-        });
+        };
+        let above = partition_point_seen(self.entries_count(), is_below, see);
         self.get(above.checked_sub(1)?)
     }
 
@@ -147,9 +153,15 @@ impl<'a> TimeIndex<'a> {
     /// The last entry with a timestamp of at most `target`. `None`, where there is none, stands for
     /// the segment's beginning.
     pub fn floor(&self, target: Timestamp) -> Option<TimeIndexEntry> {
-        let above = partition_point(self.entries_count(), |i| {
+        self.floor_seen(target, |_| {})
+    }
+
+    /// The same, with each comparison shown to `see`.
+    pub fn floor_seen(&self, target: Timestamp, see: impl FnMut(Probe)) -> Option<TimeIndexEntry> {
+        let is_below = |i: usize| {
             field_i64(self.bytes, i * TIME_ENTRY_BYTES).is_ok_and(|this| this <= target.millis())
-        });
+        };
+        let above = partition_point_seen(self.entries_count(), is_below, see);
         self.get(above.checked_sub(1)?)
     }
 
@@ -171,10 +183,35 @@ fn relative(base: Offset, offset: Offset) -> Option<i32> {
 /// The least number below `count` for which `is_below` fails; some number up to `count` if it does
 /// not hold for a beginning of them.
 pub fn partition_point(count: usize, is_below: impl Fn(usize) -> bool) -> usize {
+    partition_point_seen(count, is_below, |_| {})
+}
+
+/// One comparison of a binary search: what is left is from `low` up to, not including, `high`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The first number that is left.
+    pub low: usize,
+    /// The number that is looked at.
+    pub middle: usize,
+    /// The number behind the last that is left.
+    pub high: usize,
+    /// Is it not above what is searched, so that the search goes on behind it?
+    pub below: bool,
+}
+
+/// [`partition_point`], with each comparison shown to `see`.
+#[inline]
+pub fn partition_point_seen(
+    count: usize,
+    is_below: impl Fn(usize) -> bool,
+    mut see: impl FnMut(Probe),
+) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low + (high - low) / 2;
-        if is_below(middle) {
+        let below = is_below(middle);
+        see(Probe { low, middle, high, below });
+        if below {
             low = middle + 1;
         } else {
             high = middle;

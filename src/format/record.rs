@@ -153,6 +153,11 @@ impl Cursor {
         Ok(())
     }
 
+    /// Bytes of the batch's records that were read.
+    pub fn bytes_read(&self) -> usize {
+        self.at
+    }
+
     /// Records that are still to come.
     pub fn records_left(&self) -> u32 {
         self.left

@@ -3,4 +3,6 @@
 
 pub mod check;
 pub mod dump;
+pub mod page_cache;
 pub mod repair;
+pub mod xray;
