@@ -9,7 +9,7 @@ use crate::engine::log::Log;
 use crate::engine::segment::Segment;
 use crate::error::Result;
 use crate::format::batch::{BatchHeader, HEADER_BYTES, Magic};
-use crate::units::{Offset, Position};
+use crate::units::{Offset, Position, Timestamp};
 
 /// Of longer keys and values the beginning is shown.
 const MOST_SHOWN_BYTES: usize = 4096;
@@ -106,7 +106,7 @@ pub(super) fn of(
     let content = |bytes: Option<&[u8]>| bytes.map(content);
     Ok(RecordFound {
         offset: record.as_ref().map_or(header.base_offset, |record| record.offset),
-        timestamp: record.as_ref().and_then(|record| record.timestamp).map(|at| at.millis()),
+        timestamp: record.as_ref().and_then(|record| record.timestamp).map(Timestamp::millis),
         segment: segment.log.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
         position: position.get(),
         batch_bytes: header.bytes,
