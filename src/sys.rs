@@ -53,6 +53,54 @@ pub fn is_ignored(signal: i32) -> io::Result<bool> {
     Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
+/// Which of the two processes `fork` returned in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forked {
+    /// The new one.
+    Child,
+    /// The one that called, with the number of the new one.
+    Parent(i32),
+}
+
+/// Goes on as two processes. Refused with `EBUSY` when this one has more than one thread: the
+/// others would be missing in the new one, with what they have locked.
+pub fn fork() -> io::Result<Forked> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    // SAFETY: there is no other thread, so the child has all that the parent has.
+    let process = unsafe { libc::fork() };
+    checked(process)?;
+    Ok(if process == 0 { Forked::Child } else { Forked::Parent(process) })
+}
+
+/// Waits for the end of a child; its exit code, or `None` when a signal ended it.
+pub fn wait_for(child: i32) -> io::Result<Option<i32>> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` has room for the answer.
+        match checked(unsafe { libc::waitpid(child, &raw mut status, 0) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))),
+        }
+    }
+}
+
+/// Leaves the terminal and whoever reads what this process prints: a session of its own, the root
+/// as directory, and `/dev/null` as stdin, stdout and stderr.
+pub fn leave_terminal() -> io::Result<()> {
+    std::env::set_current_dir("/")?;
+    let nothing = File::options().read(true).write(true).open("/dev/null")?;
+    // SAFETY: the call takes nothing.
+    checked(unsafe { libc::setsid() })?;
+    for standard in 0..=2 {
+        // SAFETY: `nothing` is open, and std keeps no state for the descriptors 0 to 2.
+        checked(unsafe { libc::dup2(nothing.as_raw_fd(), standard) })?;
+    }
+    Ok(())
+}
+
 /// What `df` tells of a filesystem. Counts are in blocks of `fragment_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilesystemSpace {

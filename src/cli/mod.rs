@@ -6,9 +6,12 @@
 pub mod append;
 pub mod cat;
 pub mod check;
+pub mod documents;
 pub mod dump;
 pub mod exit_code;
 pub mod format;
+pub mod helper;
+pub mod logging;
 pub mod mount;
 pub mod mount_options;
 pub mod output;
@@ -21,7 +24,7 @@ pub mod xray;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::error::Result;
 
@@ -44,6 +47,8 @@ enum Command {
     Repair(repair::RepairArgs),
     Dump(dump::DumpArgs),
     Xray(xray::XrayArgs),
+    Completions(documents::CompletionsArgs),
+    Man(documents::ManArgs),
 }
 
 impl Command {
@@ -58,6 +63,8 @@ impl Command {
             Command::Repair(typed) => repair::run(&typed),
             Command::Dump(typed) => dump::run(&typed),
             Command::Xray(typed) => xray::run(&typed),
+            Command::Completions(typed) => typed.run(Arguments::command()).map(|()| exit_code::OK),
+            Command::Man(typed) => typed.run(Arguments::command()).map(|()| exit_code::OK),
             Command::Umount(typed) => umount::run(&typed).map(|()| exit_code::OK),
         }
     }
@@ -66,7 +73,11 @@ impl Command {
 /// Does what `arguments` (the program's name first) ask for, tells of errors, and gives the exit
 /// code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    start_logging();
+    logging::start();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if helper::is_asked_for(&arguments, &Arguments::command()) {
+        return helper::run(arguments);
+    }
     let typed = match Arguments::try_parse_from(arguments) {
         Ok(typed) => typed,
         Err(error) => return answer_of_clap(&error),
@@ -103,28 +114,9 @@ fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "offsetfs: {message}");
 }
 
-/// fuser warns of each kind of request that is left to its default answer.
-const USUAL_LOG: &str = "warn,fuser=error";
-
-/// Warnings and errors go to stderr; `OFFSETFS_LOG` (or `RUST_LOG`) asks for more or less.
-fn start_logging() {
-    let own = std::env::var_os("OFFSETFS_LOG").is_some();
-    let filter = if own { "OFFSETFS_LOG" } else { "RUST_LOG" };
-    let started =
-        env_logger::Builder::from_env(env_logger::Env::new().filter_or(filter, USUAL_LOG))
-            .format(|line, record| {
-                let level = record.level().as_str().to_ascii_lowercase();
-                writeln!(line, "offsetfs: {level}: {}", record.args())
-            })
-            .try_init();
-    // Fails only when it was started before, which is as good.
-    drop(started);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn commands_and_their_help_fit_together() {

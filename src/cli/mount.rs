@@ -48,6 +48,18 @@ pub struct MountArgs {
 
 /// Mounts, and returns after the end of the mount.
 pub fn run(typed: &MountArgs) -> Result<()> {
+    prepare(typed)?.serve(|| ())
+}
+
+/// A mount of which all has been checked that can be before it is made.
+pub struct Prepared {
+    source: Source,
+    options: MountOptions,
+    settings: MountSettings,
+}
+
+/// Checks everything that can be checked. Nothing is mounted yet, and no thread is started.
+pub fn prepare(typed: &MountArgs) -> Result<Prepared> {
     let mut options = MountOptions::new(typed)?;
     options.cache_dir = cache_dir(&typed.source, options.cache_dir)?;
     check_may_allow_other(&options)?;
@@ -59,29 +71,32 @@ pub fn run(typed: &MountArgs) -> Result<()> {
         allow_other: options.allow_other,
         threads: loop_threads(),
     };
-    serve(&source, &options, &settings)
+    Ok(Prepared { source, options, settings })
 }
 
-/// The filesystem meets its mount here.
-fn serve(source: &Source, options: &MountOptions, settings: &MountSettings) -> Result<()> {
-    let read = options.read_options(open_files());
-    let (path, only) = match source {
-        Source::DataDirectory(path) => (path, None),
-        Source::Partition { parent, name } => (parent, Some(name.as_os_str())),
-    };
-    let data_dir = if options.writable {
-        DataDir::writable(path, only, read)?
-    } else {
-        DataDir::new(path, only, read)
-    };
-    let tree = Arc::new(Tree::new(data_dir, options.list_all));
-    let keeper = options.writable.then(|| Keeper::start(&tree));
-    let served = Arc::clone(&tree);
-    let shut_down = || {
-        drop(keeper);
-        tree.shut_down()
-    };
-    session::run(|notifier| Fuse::new(served, notifier), settings, || (), shut_down)
+impl Prepared {
+    /// The filesystem meets its mount here. `on_ready` runs when the mount answers.
+    pub fn serve(self, on_ready: impl FnOnce()) -> Result<()> {
+        let Prepared { source, options, settings } = self;
+        let read = options.read_options(open_files());
+        let (path, only) = match &source {
+            Source::DataDirectory(path) => (path, None),
+            Source::Partition { parent, name } => (parent, Some(name.as_os_str())),
+        };
+        let data_dir = if options.writable {
+            DataDir::writable(path, only, read)?
+        } else {
+            DataDir::new(path, only, read)
+        };
+        let tree = Arc::new(Tree::new(data_dir, options.list_all));
+        let keeper = options.writable.then(|| Keeper::start(&tree));
+        let served = Arc::clone(&tree);
+        let shut_down = || {
+            drop(keeper);
+            tree.shut_down()
+        };
+        session::run(|notifier| Fuse::new(served, notifier), &settings, on_ready, shut_down)
+    }
 }
 
 /// A thread that recovers what an unclean end left, and then does what is to be done now and then.

@@ -139,9 +139,15 @@ impl MountOptions {
     }
 }
 
+/// Does the word of `-o` mean anything?
+pub fn is_known(word: &str) -> bool {
+    word.is_empty() || MountOptions::default().apply(word).is_ok()
+}
+
 fn is_of_mount(name: &str, value: Option<&str>) -> bool {
     let is_comment = name.starts_with("x-") || name.starts_with("X-") || name == "comment";
-    is_comment || value.is_none() && WORDS_OF_MOUNT.contains(&name)
+    // mount(8) says who mounts: `user=alice`.
+    is_comment || name == "user" || value.is_none() && WORDS_OF_MOUNT.contains(&name)
 }
 
 fn positive(word: &str, number: &str) -> Result<u64> {

@@ -125,10 +125,11 @@ impl Mount {
         loop {
             match events.recv() {
                 Ok(Event::Answers) => {
-                    self.say_ready();
+                    // First, as it may be to leave stderr.
                     if let Some(on_ready) = on_ready.take() {
                         on_ready();
                     }
+                    self.say_ready();
                 }
                 Ok(Event::Signal(signal)) => {
                     log::info!("{}: unmounting after signal {signal}", self.mountpoint.display());
