@@ -64,11 +64,11 @@ fn worked_example_as_json() {
     let entries = serde_json::json!([
         [250, 42150],
         [500, 84300],
-        [750, 126450],
-        [1000, 168600],
-        [1250, 210750],
-        [1500, 252900],
-        [1750, 295050],
+        [750, 126_450],
+        [1000, 168_600],
+        [1250, 210_750],
+        [1500, 252_900],
+        [1750, 295_050],
     ]);
     assert_eq!(told["visits"][0]["entries"], entries);
     let batches = told["visits"][0]["scans"][0]["batches"].as_array().expect("a list");
@@ -91,7 +91,7 @@ fn page_cache_is_told_of_the_files_of_the_segment() {
     assert!(reads.iter().all(|read| read["position"].as_u64() >= Some(84_300)), "{reads:?}");
     let read: u64 = reads.iter().map(|read| read["bytes"].as_u64().expect("a number")).sum();
     assert_eq!(told["bytes_read"], read);
-    assert!(read >= 30_240 + 168 && read < 64 << 10, "{read}");
+    assert!((30_240 + 168..64 << 10).contains(&read), "{read}");
 }
 
 /// 7.5: "`xray` shows one lookup for real"

@@ -41,17 +41,14 @@ impl ManArgs {
     pub fn run(&self, program: clap::Command) -> Result<()> {
         // The command `help` says what these pages say.
         let program = program.disable_help_subcommand(true);
-        match &self.directory {
-            Some(directory) => clap_mangen::generate_to(program, directory)
-                .map_err(Error::io("write manual pages into", directory)),
-            None => {
-                let mut page = Vec::new();
-                clap_mangen::Man::new(program)
-                    .render(&mut page)
-                    .map_err(Error::io("write", "the manual page"))?;
-                print(&page)
-            }
+        if let Some(directory) = &self.directory {
+            return clap_mangen::generate_to(program, directory)
+                .map_err(Error::io("write manual pages into", directory));
         }
+        let mut page = Vec::new();
+        let rendered = clap_mangen::Man::new(program).render(&mut page);
+        rendered.map_err(Error::io("write", "the manual page"))?;
+        print(&page)
     }
 }
 

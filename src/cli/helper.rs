@@ -28,6 +28,7 @@ const FAILURE: u8 = 32;
 /// Mount a Kafka data directory, and go on in the background.
 #[derive(Debug, Parser)]
 #[command(name = "mount.offsetfs", version)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a letter that mount(8) may pass")]
 struct HelperArgs {
     /// A data directory of Kafka, or one partition's directory in it
     source: PathBuf,
