@@ -1,5 +1,5 @@
 //! The page of `offsetfs xray` (7.5) in a real browser: Chromium without a window, driven over
-//! WebDriver by chromedriver on the loopback interface.
+//! `WebDriver` by chromedriver on the loopback interface.
 
 mod support;
 
