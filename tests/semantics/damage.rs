@@ -499,7 +499,7 @@ fn an_invalid_record_costs_the_rest_of_its_batch_in_every_view() {
             };
             let good = i64::try_from(bad).unwrap();
             let pieces =
-                [v_lines(0..10 + good), v_lines(20..20 + good), v_lines(30..40)].map(|p| p.bytes());
+                [v_lines(0..10 + good), v_lines(20..20 + good), v_lines(30..40)].map(Got::bytes);
             let skipped = show_with(part(), &["damage=skip"]);
             let shown = skipped.t0();
             assert_eq!(shown.by_offset("0.."), bytes(pieces.concat()), "{bad}");
