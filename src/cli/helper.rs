@@ -1,6 +1,6 @@
 //! The grammar of mount(8)'s helpers: `mount.offsetfs SOURCE MOUNTPOINT [-sfnvrw] [-o OPTIONS]`,
 //! and the same without a name of its own, as mount.fuse3 types it. Both detach once the mount
-//! answers, and end with the exit codes that mount(8) knows.
+//! answers. Under a helper's name the exit codes are those that mount(8) knows, else the program's.
 
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Read, Write};
@@ -18,8 +18,6 @@ const NAMES: [&str; 2] = ["mount.offsetfs", "mount.fuse.offsetfs"];
 
 /// mount(8): incorrect invocation or permissions.
 const INVOCATION: u8 = 1;
-/// mount(8): system error.
-const SYSTEM: u8 = 2;
 /// mount(8): interrupted.
 const INTERRUPTED: u8 = 8;
 /// mount(8): mount failure.
@@ -85,8 +83,9 @@ fn called_as_helper(arguments: &[OsString]) -> bool {
         || arguments.get(1).is_some_and(|word| NAMES.iter().any(|name| word == name))
 }
 
-/// Mounts in a process of its own, and gives mount(8)'s exit code once the mount answers.
+/// Mounts in a process of its own, and gives the exit code once the mount answers.
 pub fn run(mut arguments: Vec<OsString>) -> u8 {
+    let codes = if called_as_helper(&arguments) { Codes::Mount } else { Codes::Program };
     if arguments.get(1).is_some_and(|word| NAMES.iter().any(|name| word == name)) {
         arguments.remove(0);
     }
@@ -94,20 +93,37 @@ pub fn run(mut arguments: Vec<OsString>) -> u8 {
         Ok(typed) => typed,
         Err(error) => {
             let answered = super::answer_of_clap(&error);
-            return if answered == exit_code::USAGE { INVOCATION } else { answered };
+            return if answered == exit_code::USAGE { codes.usage() } else { answered };
         }
     };
     typed.mount().unwrap_or_else(|error| {
         complain(error.to_string().trim_end());
-        code_of(&error)
+        codes.of(&error)
     })
 }
 
-fn code_of(error: &Error) -> u8 {
-    match error {
-        Error::Usage(_) => INVOCATION,
-        Error::Interrupted => INTERRUPTED,
-        _ => FAILURE,
+/// Whose exit codes the caller knows.
+#[derive(Clone, Copy)]
+enum Codes {
+    Mount,
+    Program,
+}
+
+impl Codes {
+    fn usage(self) -> u8 {
+        match self {
+            Codes::Mount => INVOCATION,
+            Codes::Program => exit_code::USAGE,
+        }
+    }
+
+    fn of(self, error: &Error) -> u8 {
+        match (self, error) {
+            (_, Error::Usage(_)) => self.usage(),
+            (Codes::Program, _) => exit_code::of(error),
+            (Codes::Mount, Error::Interrupted) => INTERRUPTED,
+            (Codes::Mount, _) => FAILURE,
+        }
     }
 }
 
@@ -117,7 +133,7 @@ impl HelperArgs {
         if self.fake {
             return Ok(exit_code::OK);
         }
-        let code = detach(prepared)?;
+        let code = detach(prepared, &self.mountpoint)?;
         if self.verbose && code == exit_code::OK {
             let (source, at) = (self.source.display(), self.mountpoint.display());
             complain(&format!("{source} mounted on {at}"));
@@ -150,7 +166,7 @@ impl HelperArgs {
 }
 
 /// Serves in a child, and returns in the parent with the child's code, or 0 once the mount answers.
-fn detach(prepared: Prepared) -> Result<u8> {
+fn detach(prepared: Prepared, mountpoint: &Path) -> Result<u8> {
     let failed = |error| Error::io("detach", "this process")(error);
     let (mut reader, writer) = io::pipe().map_err(failed)?;
     match sys::fork().map_err(failed)? {
@@ -165,13 +181,13 @@ fn detach(prepared: Prepared) -> Result<u8> {
             if !answer.is_empty() {
                 return Ok(exit_code::OK);
             }
-            let code = sys::wait_for(child).map_err(failed)?;
-            Ok(code.map_or(SYSTEM, |code| match u8::try_from(code) {
+            match sys::wait_for(child).map_err(failed)?.map(u8::try_from) {
                 // It was asked to end before the mount answered.
-                Ok(exit_code::OK) => INTERRUPTED,
-                Ok(code) => code,
-                Err(_) => SYSTEM,
-            }))
+                Some(Ok(exit_code::OK)) => Err(Error::Interrupted),
+                // It has told why.
+                Some(Ok(code)) => Ok(code),
+                _ => Err(Error::refused(mountpoint, "killed before the mount answered")),
+            }
         }
     }
 }
@@ -223,11 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_mount() {
+    fn codes_are_those_that_the_caller_knows() {
         let code = |words: &[&str]| run(words.iter().map(OsString::from).collect());
         assert_eq!(code(&["mount.offsetfs", "/no/such/source"]), 1);
         assert_eq!(code(&["mount.offsetfs", "/no/such/source", "/at", "-o", "frob"]), 1);
         assert_eq!(code(&["mount.offsetfs", "/no/such/source", "/at"]), 32);
         assert_eq!(code(&["mount.offsetfs", "--version"]), 0);
+        assert_eq!(code(&["offsetfs", "/no/such/source"]), 2);
+        assert_eq!(code(&["offsetfs", "/no/such/source", "/at", "-o", "frob"]), 2);
+        assert_eq!(code(&["offsetfs", "/no/such/source", "/at"]), 1);
     }
 }
