@@ -4,10 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Promises that no test here can prove yet: its number, and why.
-const LATER: [(&str, &str); 1] =
-    [("1.1 helper", "the mount(8) helper forms come with mount-scripts")];
-
 /// A number and the words that a test quotes.
 #[derive(Debug)]
 struct Quote {
@@ -21,11 +17,8 @@ struct Quote {
 #[test]
 fn every_promise_is_quoted() {
     let quoted: BTreeSet<String> = quotes().into_iter().map(|quote| quote.number).collect();
-    let later = |number: &str| LATER.iter().any(|(promise, _)| *promise == number);
-    let open: Vec<String> = promises()
-        .into_keys()
-        .filter(|number| !quoted.contains(number) && !later(number))
-        .collect();
+    let open: Vec<String> =
+        promises().into_keys().filter(|number| !quoted.contains(number)).collect();
     assert_eq!(open, [""; 0], "no test quotes these promises");
 }
 
@@ -52,15 +45,6 @@ fn every_semantics_test_quotes_a_promise() {
         }
     }
     assert_eq!(silent, [""; 0]);
-}
-
-#[test]
-fn what_comes_later_is_not_tested_already() {
-    let quoted: BTreeSet<String> = quotes().into_iter().map(|quote| quote.number).collect();
-    let numbers = LATER.iter().filter(|(promise, _)| !promise.contains(' '));
-    let done: Vec<&str> =
-        numbers.map(|(promise, _)| *promise).filter(|promise| quoted.contains(*promise)).collect();
-    assert_eq!(done, [""; 0], "take them off the list");
 }
 
 /// Does the text end with a doc comment that quotes a promise?
