@@ -1,10 +1,12 @@
 //! `offsetfs xray` (7.5) on what Apache Kafka wrote: the worked example with its literal numbers,
-//! every record of every fixture against what Kafka read, damage, holes, and bad input.
+//! every record of every fixture against what Kafka read, damage, holes, hostile values, and bad
+//! input.
 
 mod support;
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use support::{code, copy, expected, fixture, offsetfs, scratch, told};
@@ -21,7 +23,7 @@ fn json(path: &Path, more: &[&str]) -> (i32, Value) {
     (code(&done), value.unwrap_or_else(|e| panic!("{e}: {}", told(&done))))
 }
 
-fn example() -> std::path::PathBuf {
+fn example() -> PathBuf {
     fixture("exact").join("data/seed-0")
 }
 
@@ -225,5 +227,159 @@ fn bad_input_is_refused_with_what_is_valid() {
         assert_eq!(code(&done), exit, "{words:?}: {}", told(&done));
         assert!(String::from_utf8_lossy(&done.stderr).contains(said), "{}", told(&done));
         assert!(done.stdout.is_empty());
+    }
+}
+
+fn page_to(partition: &Path, file: &Path) -> std::process::Output {
+    xray(partition, &["--offset", "680", "--html", file.to_str().expect("a path")])
+}
+
+/// 1.2: "nothing in SOURCE is created, locked, renamed, truncated"
+#[test]
+fn a_page_never_goes_into_the_data_directory() {
+    let scratch = scratch();
+    let data = copy(fixture("exact").join("data"), scratch.path().join("data"));
+    let part = data.join("seed-0");
+    let log = part.join("00000000000000000000.log");
+    let link = scratch.path().join("link.html");
+    symlink(&log, &link).expect("a link");
+    let way_in = scratch.path().join("way-in");
+    symlink(&part, &way_in).expect("a link");
+    let before = content_of(&data);
+    for to in [
+        log.clone(),
+        part.join("x.html"),
+        data.join("x.html"),
+        data.join("meta.properties"),
+        part.join("../../data/x.html"),
+        way_in.join("x.html"),
+        link,
+    ] {
+        let done = page_to(&part, &to);
+        assert_eq!(code(&done), 1, "{}: {}", to.display(), told(&done));
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(said.contains("inside the data directory") && said.contains("elsewhere"), "{said}");
+    }
+    assert!(content_of(&data) == before);
+}
+
+/// The parent of a lone copy of a partition is no data directory.
+#[test]
+fn a_page_may_lie_beside_a_lone_partition() {
+    let scratch = scratch();
+    let part = copy(example(), scratch.path().join("seed-0"));
+    assert_eq!(code(&page_to(&part, &scratch.path().join("x.html"))), 0);
+    assert_eq!(code(&page_to(&part, &part.join("x.html"))), 1);
+}
+
+/// Names and bytes of everything below.
+fn content_of(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all.extend(content_of(&path));
+        } else {
+            let bytes = fs::read(&path).expect("a file");
+            all.push((path, bytes));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// An older page stays as it is unless a new one takes its place.
+#[test]
+fn a_page_is_written_whole_or_not_at_all() {
+    let scratch = scratch();
+    let page = scratch.path().join("x.html");
+    fs::write(&page, "old").expect("written");
+    let link = scratch.path().join("link.html");
+    symlink(&page, &link).expect("a link");
+    assert_eq!(code(&page_to(&example(), &link)), 0);
+    assert!(fs::symlink_metadata(&link).expect("a link").is_symlink());
+    let whole = fs::read_to_string(&page).expect("a page");
+    assert!(whole.starts_with("<!DOCTYPE html>") && whole.ends_with("</html>\n"));
+    assert_eq!(fs::read_dir(scratch.path()).expect("a directory").count(), 2, "nothing beside");
+    for (to, said) in [
+        (scratch.path().join("none/x.html"), "No such file"),
+        (scratch.path().to_path_buf(), "is a directory"),
+        (page.join("x.html"), "Not a directory"),
+    ] {
+        let done = page_to(&example(), &to);
+        assert_eq!(code(&done), 1, "{}", told(&done));
+        assert!(String::from_utf8_lossy(&done.stderr).contains(said), "{}", told(&done));
+    }
+    // No room for a page of this size.
+    let words = [page.clone().into_os_string(), example().into(), support::OFFSETFS.into()];
+    let script = "trap '' XFSZ; ulimit -f 4; \"$3\" xray \"$2\" --offset 680 --html \"$1\"";
+    let done = support::sh(script, &words);
+    assert_eq!(code(&done), 1, "{}", told(&done));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("File too large"), "{}", told(&done));
+    assert_eq!(fs::read_to_string(&page).expect("a page"), whole);
+    assert_eq!(fs::read_dir(scratch.path()).expect("a directory").count(), 2, "nothing beside");
+    // A device is written to, and stays one.
+    let script = "\"$2\" xray \"$1\" --offset 680 --html /dev/fd/3 3>&1 | cat";
+    let words = [example().into_os_string(), support::OFFSETFS.into()];
+    let piped = support::sh_ok(script, &words);
+    assert!(piped.starts_with(b"<!DOCTYPE html>") && piped.ends_with(b"</html>\n"));
+}
+
+/// A copy of the example with these records behind its last one.
+fn with_values(to: &Path, values: &[&[u8]]) -> PathBuf {
+    let part = copy(fixture("exact").join("data"), to.join("data")).join("seed-0");
+    let input = to.join("values");
+    fs::write(&input, values.join(&0)).expect("written");
+    let (part_text, input) = (part.to_str().expect("a path"), input.to_str().expect("a path"));
+    let done = offsetfs(&["append", part_text, "--format", "nul", input]);
+    assert_eq!(code(&done), 0, "{}", told(&done));
+    part
+}
+
+/// 7.5: "one self-contained interactive HTML page", of whatever the records hold
+#[test]
+fn hostile_values_are_shown_and_do_nothing() {
+    let markup = b"</script></pre><img src=x onerror=\"alert('1')\">@SCRIPT@<!--";
+    let control = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\u{9b}31m\u{202e}\u{8}\u{7f}".as_bytes();
+    let bytes = b"\xff\xfe\x1b[31m\x80";
+    let scratch = scratch();
+    let part = with_values(scratch.path(), &[markup, control, bytes]);
+    let plain = String::from_utf8(xray(&part, &["--offset", "680", "--html", "-"]).stdout);
+    for (offset, value) in ["2000", "2001", "2002"].into_iter().zip([&markup[..], control, bytes]) {
+        let (exit, json) = json(&part, &["--offset", offset]);
+        assert_eq!(
+            (exit, json["answer"]["value"]["bytes"].as_u64()),
+            (0, Some(value.len() as u64))
+        );
+        let shown = json["answer"]["value"]["text"].as_str();
+        assert_eq!(shown, str::from_utf8(value).ok());
+        for more in [&["--offset", offset][..], &["--offset", offset, "--html", "-"]] {
+            let done = xray(&part, more);
+            assert_eq!(code(&done), 0, "{}", told(&done));
+            let text = String::from_utf8(done.stdout).expect("UTF-8");
+            let bad = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+            assert!(!text.contains(bad), "{offset}: {text:?}");
+        }
+    }
+    let page = String::from_utf8(xray(&part, &["--offset", "2000", "--html", "-"]).stdout);
+    let (page, plain) = (page.expect("UTF-8"), plain.expect("UTF-8"));
+    let escaped = "&lt;/script&gt;&lt;/pre&gt;&lt;img src=x onerror=\\&quot;alert(&#39;1&#39;)";
+    assert!(page.contains(escaped) && page.contains("@SCRIPT@&lt;!--"), "{page}");
+    for tag in ["<script", "</script", "<img", "<pre", "</pre", "<!--"] {
+        assert_eq!(page.matches(tag).count(), plain.matches(tag).count(), "{tag}");
+    }
+}
+
+/// 7.5: a page or text is not of the value's size; this is the largest by Kafka's default limit
+#[test]
+fn a_huge_value_is_shown_by_its_beginning() {
+    let scratch = scratch();
+    let part = with_values(scratch.path(), &[&vec![b'<'; 1_000_000]]);
+    for more in [&[][..], &["--json"], &["--html", "-"]] {
+        let done = xray(&part, &[&["--offset", "2000"], more].concat());
+        assert_eq!(code(&done), 0, "{}", told(&done));
+        assert!(done.stdout.len() < 300 << 10, "{more:?}: {}", done.stdout.len());
+        let text = String::from_utf8(done.stdout).expect("UTF-8");
+        assert!(text.contains("1000000"), "{more:?}: {text}");
     }
 }

@@ -24,7 +24,7 @@ pub enum Source {
 }
 
 /// Files that a broker writes into a data directory and nowhere else.
-const DATA_DIRECTORY_FILES: [&str; 6] = [
+pub const DATA_DIRECTORY_FILES: [&str; 6] = [
     "meta.properties",
     checkpoint::RECOVERY_POINT,
     checkpoint::HIGH_WATERMARK,

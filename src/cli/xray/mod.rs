@@ -1,9 +1,9 @@
 //! `offsetfs xray`: what one lookup really does, on the user's own files (contract 7.5).
 
 mod page;
+mod page_file;
 mod text;
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use crate::cli::{exit_code, output};
@@ -45,6 +45,9 @@ pub fn run(typed: &XrayArgs) -> Result<u8> {
             return Err(Error::refused(&typed.partition, reason));
         }
     };
+    if let Some(path) = typed.html.as_deref().filter(|path| *path != "-") {
+        page_file::check(path, &parent, &name)?;
+    }
     let xray = look_up(&parent, &name, target)?;
     show(typed, &xray)?;
     Ok(match xray.answer {
@@ -62,11 +65,7 @@ fn show(typed: &XrayArgs, xray: &Xray) -> Result<()> {
     };
     match &typed.html {
         Some(path) if path.as_os_str() == "-" => output::print(page::page(xray).as_bytes()),
-        Some(path) => {
-            let file = std::fs::File::create(path).map_err(Error::io("create", path))?;
-            let mut file = file;
-            file.write_all(page::page(xray).as_bytes()).map_err(Error::io("write", path))
-        }
+        Some(path) => page_file::write(path, page::page(xray).as_bytes()),
         None if typed.json => output::print(&json()),
         None => output::print(text::text(xray).as_bytes()),
     }

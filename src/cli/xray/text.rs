@@ -23,7 +23,7 @@ fn write(xray: &Xray, out: &mut String) -> std::fmt::Result {
         Target::Offset(offset) => format!("offset {offset}"),
         Target::Time(time) => format!("time {}", time.millis()),
     };
-    writeln!(out, "{}: {wanted}", xray.partition)?;
+    writeln!(out, "{}: {wanted}", xray.partition.escape_debug())?;
     let known = if xray.high_watermark_known { "" } else { " (no checkpoint: the log end)" };
     writeln!(
         out,
