@@ -87,6 +87,23 @@ pub fn wait_for(child: i32) -> io::Result<Option<i32>> {
     }
 }
 
+/// Closes what the caller left open, but for `kept` and the standard three: a pipe whose other end
+/// waits for its end, or a lock, must not live as long as a daemon. To be called before this
+/// process opens anything of its own that it goes on to use.
+pub fn close_inherited(kept: &impl AsRawFd) -> io::Result<()> {
+    let mut numbers: Vec<i32> = Vec::new();
+    for name in std::fs::read_dir("/proc/self/fd")? {
+        numbers.extend(name?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    for number in numbers {
+        if number > 2 && number != kept.as_raw_fd() {
+            // SAFETY: nobody here uses it; that of the listing is closed already, and an error.
+            unsafe { libc::close(number) };
+        }
+    }
+    Ok(())
+}
+
 /// Leaves the terminal and whoever reads what this process prints: a session of its own, the root
 /// as directory, and `/dev/null` as stdin, stdout and stderr.
 pub fn leave_terminal() -> io::Result<()> {

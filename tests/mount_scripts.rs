@@ -86,6 +86,20 @@ fn helper_forms_return_when_the_mount_answers() {
     }
 }
 
+/// A daemon that kept what it inherited would hold a pipe or a lock of its caller for ever.
+#[test]
+fn nothing_of_the_caller_stays_open() {
+    needs_fuse!();
+    let place = Place::new();
+    let script = "cd \"$1\" && exec 8>lock && flock 8 && \
+                  ./mount.offsetfs source mnt 9>&1 | timeout 20 cat; \
+                  exec 8>&- && flock -n lock true";
+    let done = sh(script, &[place.home.path()]);
+    assert_eq!(code(&done), 0, "{}", told(&done));
+    assert_eq!(read(place.at.join("t-0/by-offset/5")), "v5");
+    place.unmounts();
+}
+
 /// The daemon leaves its directory, so what was typed must not depend on it.
 #[test]
 fn helper_takes_relative_paths() {

@@ -172,6 +172,7 @@ fn detach(prepared: Prepared, mountpoint: &Path) -> Result<u8> {
     match sys::fork().map_err(failed)? {
         Forked::Child => {
             drop(reader);
+            sys::close_inherited(&writer).map_err(failed)?;
             prepared.serve(move || leave_caller(writer)).map(|()| exit_code::OK)
         }
         Forked::Parent(child) => {
