@@ -524,9 +524,7 @@ mod tests {
         let mut bytes = fs::read(active.log.path()).unwrap();
         bytes[usize::try_from(at.get()).unwrap() + 5] ^= 1;
         fs::write(active.log.path(), bytes).unwrap();
-        // Indexes that end before this batch do not tell whether the gap is real, and a log that
-        // was not left in order has no known end.
-        fs::remove_file(source.path().join(".kafka_cleanshutdown")).unwrap();
+        // Indexes that end before this batch do not tell whether the gap is real.
         for index in ["index", "timeindex"] {
             fs::write(active.log.path().with_extension(index), []).unwrap();
         }
