@@ -164,7 +164,9 @@ impl Scene {
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut daemon =
             Daemon { child, stderr, said: String::new(), mountpoint: self.mountpoint() };
-        daemon.read_until("ready\n");
+        let told = format!(" is mounted at {}\n", daemon.mountpoint.display());
+        daemon.read_until(&told);
+        assert!(daemon.said.contains("ready\n"), "{}", daemon.said);
         daemon
     }
 }
