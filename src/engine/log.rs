@@ -36,7 +36,7 @@ use crate::format::checkpoint::{EpochStart, parse_partition_metadata};
 use crate::format::index::{
     OFFSET_ENTRY_BYTES, Probe, TIME_ENTRY_BYTES, partition_point_seen, used_entries,
 };
-use crate::format::name::TopicPartition;
+use crate::format::name::{SegmentFile, SegmentFileKind, SegmentFileState, TopicPartition};
 use crate::format::record::Record;
 use crate::units::{Offset, Position, Timestamp};
 
@@ -721,6 +721,12 @@ impl Recent {
 }
 
 impl LogState {
+    /// The files of one kind that are no leftovers, as their names have them.
+    pub fn live_files(&self, kind: SegmentFileKind) -> impl Iterator<Item = SegmentFile> {
+        let files = self.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
+        files.filter(move |file| file.kind == kind && file.state == SegmentFileState::Live)
+    }
+
     /// A number that no state had before.
     pub(super) fn next_number() -> u64 {
         STATES.fetch_add(1, Ordering::Relaxed)

@@ -12,7 +12,7 @@ use crate::engine::epochs::LeaderEpochs;
 use crate::engine::limits::Limits;
 use crate::engine::load;
 use crate::engine::log::{Log, LogState};
-use crate::engine::recovery::Recovery;
+use crate::engine::recovery::{Recovery, first_kept_name};
 use crate::engine::scanner::Item;
 use crate::engine::segment::Segment;
 use crate::engine::window::read_around;
@@ -90,7 +90,7 @@ impl<'a> Mender<'a> {
     /// was killed has kept the same ones; which name.
     fn keep(&self, scratch: &Path, log: &Path, position: Position) -> Result<PathBuf> {
         let disk = self.disk();
-        let before = log.with_added_extension(format!("{position}.offsetfs"));
+        let before = first_kept_name(log, position);
         if self.are_equal(scratch, &before)? {
             disk.remove(scratch)?;
             return Ok(before);

@@ -2,6 +2,7 @@
 //! Kafka's rules (format page, "Loading and recovery"), except that cut bytes are kept beside under
 //! names that a broker ignores.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::format::batch::{BatchHeader, HEADER_BYTES};
 use crate::format::checkpoint::{LEADER_EPOCHS, parse_leader_epochs, write_leader_epochs};
 use crate::format::index::{IndexEntry, OffsetIndex, TimeIndex, TimeIndexEntry};
-use crate::format::name::{SegmentFile, SegmentFileKind, SegmentFileState};
+use crate::format::name::SegmentFileKind;
 use crate::format::record::Cursor;
 use crate::format::snapshot::parse_snapshot;
 use crate::units::{Offset, Position, Timestamp};
@@ -155,12 +156,10 @@ impl Recovery<'_> {
     /// A `.log` that is a link, a directory or a pipe holds nobody knows which offsets: none may be
     /// given again.
     fn check_logs_are_files(&self, state: &LogState) -> Result<()> {
-        let files = state.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
-        let logs = files.filter(|file| {
-            file.kind == SegmentFileKind::Log && file.state == SegmentFileState::Live
-        });
-        for file in logs {
-            let path = self.log.path().join(file.to_string());
+        let looked_at: HashSet<&Path> = state.segments.iter().map(|it| it.log.path()).collect();
+        let paths = state.live_files(SegmentFileKind::Log);
+        let paths = paths.map(|file| self.log.path().join(file.to_string()));
+        for path in paths.filter(|path| !looked_at.contains(&**path)) {
             match self.disk().facts(&path) {
                 Ok(facts) if facts.kind == Kind::File => {}
                 Err(e) if e.is_not_found() => {}
@@ -407,7 +406,7 @@ impl Recovery<'_> {
 
     /// A free name that a broker ignores.
     pub(super) fn kept_name(&self, path: &Path, position: Position) -> PathBuf {
-        let mut name = path.with_added_extension(format!("{position}.offsetfs"));
+        let mut name = first_kept_name(path, position);
         for number in 2.. {
             if self.disk().facts(&name).is_err_and(|e| e.is_not_found()) {
                 break;
@@ -567,14 +566,13 @@ impl Rebuilt {
     }
 }
 
+/// The name that the bytes at `position` of the file `path` are kept under, unless it is taken.
+pub(super) fn first_kept_name(path: &Path, position: Position) -> PathBuf {
+    path.with_added_extension(format!("{position}.offsetfs"))
+}
+
 fn snapshot_offsets(state: &LogState) -> Vec<Offset> {
-    let files = state.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
-    files
-        .filter(|file| {
-            file.kind == SegmentFileKind::Snapshot && file.state == SegmentFileState::Live
-        })
-        .map(|file| file.base_offset)
-        .collect()
+    state.live_files(SegmentFileKind::Snapshot).map(|file| file.base_offset).collect()
 }
 
 /// What the record of a control batch says of a transaction.

@@ -9,7 +9,7 @@ use crate::format::checkpoint::{
     EpochStart, HIGH_WATERMARK, LEADER_EPOCHS, LOG_START, RECOVERY_POINT, parse_leader_epochs,
 };
 use crate::format::index::{AbortedTransaction, parse_txn_index};
-use crate::format::name::{SegmentFile, SegmentFileKind, SegmentFileState};
+use crate::format::name::SegmentFileKind;
 use crate::format::snapshot::parse_snapshot;
 use crate::units::Offset;
 
@@ -63,11 +63,7 @@ pub fn txn_index(
 
 /// Producer snapshots that cannot be read.
 pub fn snapshots(log: &Log, state: &LogState) -> Vec<IndexState> {
-    let files = state.names.iter().filter_map(|name| SegmentFile::parse(name.to_str()?));
-    let live = files.filter(|file| {
-        file.kind == SegmentFileKind::Snapshot && file.state == SegmentFileState::Live
-    });
-    let broken = live.filter_map(|file| {
+    let broken = state.live_files(SegmentFileKind::Snapshot).filter_map(|file| {
         let name = file.to_string();
         let bytes = read_small(&*log.shared().disk, &log.path().join(&name), MOST_BYTES);
         let reason = match bytes {
