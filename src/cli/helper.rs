@@ -79,14 +79,17 @@ fn called_as_helper(arguments: &[OsString]) -> bool {
     let is_name = |path: &OsString| {
         Path::new(path).file_name().is_some_and(|name| NAMES.iter().any(|known| name == *known))
     };
-    arguments.first().is_some_and(is_name)
-        || arguments.get(1).is_some_and(|word| NAMES.iter().any(|name| word == name))
+    arguments.first().is_some_and(is_name) || names_helper_first(arguments)
+}
+
+fn names_helper_first(arguments: &[OsString]) -> bool {
+    arguments.get(1).is_some_and(|word| NAMES.iter().any(|name| word == name))
 }
 
 /// Mounts in a process of its own, and gives the exit code once the mount answers.
 pub fn run(mut arguments: Vec<OsString>) -> u8 {
     let codes = if called_as_helper(&arguments) { Codes::Mount } else { Codes::Program };
-    if arguments.get(1).is_some_and(|word| NAMES.iter().any(|name| word == name)) {
+    if names_helper_first(&arguments) {
         arguments.remove(0);
     }
     let typed = match HelperArgs::try_parse_from(arguments) {
