@@ -3,15 +3,14 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{OFFSETFS, code, copy, fixture, offsetfs, scratch, told};
+use support::{OFFSETFS, code, content, copy, fixture, offsetfs, scratch, told};
 
 fn run(command: &str, path: &Path, more: &[&str]) -> (i32, String) {
     let mut words = vec![command, path.to_str().expect("a path")];
@@ -20,19 +19,6 @@ fn run(command: &str, path: &Path, more: &[&str]) -> (i32, String) {
     let text = String::from_utf8(done.stdout.clone()).expect("UTF-8");
     assert!([0, 3].contains(&code(&done)), "{}", told(&done));
     (code(&done), text)
-}
-
-/// Every file below `directory`, with its content.
-fn content(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut all = BTreeMap::new();
-    for entry in fs::read_dir(directory).expect("a directory").map(|it| it.expect("a name")) {
-        if entry.file_type().expect("a kind").is_dir() {
-            all.extend(content(&entry.path()));
-        } else {
-            all.insert(entry.path(), fs::read(entry.path()).expect("a file"));
-        }
-    }
-    all
 }
 
 fn partition(checked: &Value, directory: &str) -> Value {

@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use support::{code, copy, expected, fixture, offsetfs, scratch, told};
+use support::{code, content, copy, expected, fixture, offsetfs, scratch, told};
 
 fn xray(path: &Path, more: &[&str]) -> std::process::Output {
     let mut words = vec!["xray", path.to_str().expect("a path")];
@@ -245,7 +245,7 @@ fn a_page_never_goes_into_the_data_directory() {
     symlink(&log, &link).expect("a link");
     let way_in = scratch.path().join("way-in");
     symlink(&part, &way_in).expect("a link");
-    let before = content_of(&data);
+    let before = content(&data);
     for to in [
         log.clone(),
         part.join("x.html"),
@@ -260,7 +260,7 @@ fn a_page_never_goes_into_the_data_directory() {
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
         assert!(said.contains("inside the data directory") && said.contains("elsewhere"), "{said}");
     }
-    assert!(content_of(&data) == before);
+    assert!(content(&data) == before);
 }
 
 /// The parent of a lone copy of a partition is no data directory.
@@ -270,22 +270,6 @@ fn a_page_may_lie_beside_a_lone_partition() {
     let part = copy(example(), scratch.path().join("seed-0"));
     assert_eq!(code(&page_to(&part, &scratch.path().join("x.html"))), 0);
     assert_eq!(code(&page_to(&part, &part.join("x.html"))), 1);
-}
-
-/// Names and bytes of everything below.
-fn content_of(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut all = Vec::new();
-    for entry in fs::read_dir(directory).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            all.extend(content_of(&path));
-        } else {
-            let bytes = fs::read(&path).expect("a file");
-            all.push((path, bytes));
-        }
-    }
-    all.sort();
-    all
 }
 
 /// An older page stays as it is unless a new one takes its place.

@@ -15,8 +15,10 @@ pub mod mount;
 pub mod writing;
 pub mod written;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -74,6 +76,19 @@ pub fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> PathBuf {
     let done = run("cp", &["-a".as_ref(), from.as_ref().as_os_str(), to.as_os_str()]);
     assert!(done.status.success(), "{}", told(&done));
     to
+}
+
+/// Every file below `directory`, with its content.
+pub fn content(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir(directory).expect("a directory").map(|it| it.expect("a name")) {
+        if entry.file_type().expect("a kind").is_dir() {
+            all.extend(content(&entry.path()));
+        } else {
+            all.insert(entry.path(), fs::read(entry.path()).expect("a file"));
+        }
+    }
+    all
 }
 
 /// Runs `offsetfs` with these arguments; more than a minute fails the test.

@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 use serde_json::json;
 
 use super::text;
-use crate::inspect::xray::{Answer, ProbeRow, Target, Visit, Xray};
+use crate::inspect::xray::{Answer, ProbeRow, Visit, Xray};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -20,13 +20,9 @@ const MAP_WIDTH: f64 = 1000.0;
 
 /// The page.
 pub fn page(xray: &Xray) -> String {
-    let wanted = match xray.target {
-        Target::Offset(offset) => format!("offset {offset}"),
-        Target::Time(time) => format!("time {}", time.millis()),
-    };
     let mut body = String::new();
     write_body(xray, &mut body).expect("a string takes every character");
-    let title = escaped(&format!("{}: {wanted}", xray.partition));
+    let title = escaped(&format!("{}: {}", xray.partition, xray.target));
     let mut page = String::new();
     let mut rest = PAGE;
     // Piece by piece, since what is put in may hold such a word itself.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::inspect::xray::reads::Read;
 use crate::inspect::xray::{
-    Answer, Content, IndexSearch, ProbeRow, RecordFound, Scan, Target, Visit, Xray,
+    Answer, Content, IndexSearch, ProbeRow, RecordFound, Scan, Visit, Xray,
 };
 
 /// Batches of a scan that are listed at its beginning and at its end.
@@ -19,11 +19,7 @@ pub fn text(xray: &Xray) -> String {
 }
 
 fn write(xray: &Xray, out: &mut String) -> std::fmt::Result {
-    let wanted = match xray.target {
-        Target::Offset(offset) => format!("offset {offset}"),
-        Target::Time(time) => format!("time {}", time.millis()),
-    };
-    writeln!(out, "{}: {wanted}", xray.partition.escape_debug())?;
+    writeln!(out, "{}: {}", xray.partition.escape_debug(), xray.target)?;
     let known = if xray.high_watermark_known { "" } else { " (no checkpoint: the log end)" };
     writeln!(
         out,

@@ -6,6 +6,7 @@ pub mod reads;
 mod record;
 mod steps;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use crate::engine::damage::Stretch;
 use crate::engine::data_dir::DataDir;
+use crate::engine::facts::file_name;
 use crate::engine::log::{Found, Log, LogState};
 use crate::engine::options::ReadOptions;
 use crate::engine::segment::Segment;
@@ -34,6 +36,15 @@ pub enum Target {
     Offset(Offset),
     /// The first record that is not older.
     Time(Timestamp),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Offset(offset) => write!(f, "offset {offset}"),
+            Target::Time(time) => write!(f, "time {}", time.millis()),
+        }
+    }
 }
 
 /// One lookup.
@@ -258,7 +269,7 @@ fn answer(log: &Log, found: &Found, target: Target, visits: &[Visit]) -> Result<
 fn damage(stretch: &Stretch) -> Answer {
     let Stretch { path, start, end, first_offset, end_offset, reason } = stretch;
     Answer::Damage {
-        segment: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        segment: file_name(path),
         position: start.get(),
         bytes: end.get() - start.get(),
         first_offset: *first_offset,

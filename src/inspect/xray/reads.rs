@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use crate::engine::disk::{Disk, DiskFile, Facts, RealDisk};
+use crate::engine::facts::file_name;
 use crate::error::Result;
 use crate::inspect::page_cache;
 use crate::units::Position;
@@ -56,7 +57,7 @@ impl Disk for WatchedDisk {
         let bytes = read as u64;
         let first_page = at.get() / page_cache::PAGE_BYTES;
         let pages = (at.get() + bytes).div_ceil(page_cache::PAGE_BYTES) - first_page;
-        let name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = file_name(&file.path);
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).push(Read {
             file: name,
             position: at.get(),

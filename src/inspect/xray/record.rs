@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
 use crate::engine::batches::FoundRecord;
+use crate::engine::facts::file_name;
 use crate::engine::log::Log;
 use crate::engine::segment::Segment;
 use crate::error::Result;
@@ -107,7 +108,7 @@ pub(super) fn of(
     Ok(RecordFound {
         offset: record.as_ref().map_or(header.base_offset, |record| record.offset),
         timestamp: record.as_ref().and_then(|record| record.timestamp).map(Timestamp::millis),
-        segment: segment.log.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        segment: file_name(segment.log.path()),
         position: position.get(),
         batch_bytes: header.bytes,
         codec: format!("{:?}", header.codec).to_ascii_lowercase(),

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::engine::facts::file_name;
 use crate::engine::log::{Found, Log, LogState};
 use crate::engine::segment::Segment;
 use crate::engine::trace::{Searched, Step};
@@ -151,7 +152,7 @@ fn visit(log: &Log, segment: &Segment) -> Visit {
     let entries = index.iter().take(MOST_ENTRIES).map(|it| (it.offset, it.position.get()));
     Visit {
         base_offset: segment.base_offset,
-        segment: segment.log.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        segment: file_name(segment.log.path()),
         bytes: segment.valid_bytes,
         time_index: None,
         offset_index: None,
