@@ -34,6 +34,8 @@ pub struct Cursor {
     left: u32,
     /// What is added to the stored offsets of a magic 1 wrapper's messages.
     shift: i64,
+    /// The offset of the record before, which the next one must exceed; -1 before the first.
+    last: i64,
     /// Ends before records that are there.
     cut: bool,
 }
@@ -45,9 +47,9 @@ impl Cursor {
     pub fn new(header: &BatchHeader, bytes: &[u8]) -> Result<Cursor, FormatError> {
         if header.is_legacy_wrapper() {
             let (count, shift) = legacy::survey(header, bytes)?;
-            return Ok(Cursor { at: 0, left: count, shift, cut: false });
+            return Ok(Cursor { at: 0, left: count, shift, last: -1, cut: false });
         }
-        Ok(Cursor { at: 0, left: header.records_count, shift: 0, cut: false })
+        Ok(Cursor { at: 0, left: header.records_count, shift: 0, last: -1, cut: false })
     }
 
     /// The same, ending before the first record at or behind `end`.
@@ -125,26 +127,42 @@ impl Cursor {
         if self.left == 0 {
             return None;
         }
-        let data = bytes.get(self.at..)?;
-        let (record, after) = match header.magic {
-            Magic::V2 => {
-                let (length, rest) = read_count(data)?;
-                let (entry, after) = rest.split_at_checked(length?)?;
-                (read_record(header, entry)?, after)
-            }
-            Magic::V0 | Magic::V1 => legacy::read_message(header, data, self.shift)?,
-        };
+        let (record, after) = self.read(header, bytes)?;
+        if record.offset.get() <= self.last {
+            return None;
+        }
+        self.last = record.offset.get();
         self.left -= 1;
         self.at = bytes.len() - after.len();
         Some(record)
+    }
+
+    /// The record that stands here, and the bytes behind it.
+    #[expect(clippy::inline_always, reason = "see `Cursor::advance`")]
+    #[inline(always)]
+    fn read<'a>(&self, header: &BatchHeader, bytes: &'a [u8]) -> Option<(Record<'a>, &'a [u8])> {
+        let data = bytes.get(self.at..)?;
+        match header.magic {
+            Magic::V2 => {
+                let (length, rest) = read_count(data)?;
+                let (entry, after) = rest.split_at_checked(length?)?;
+                Some((read_record(header, entry)?, after))
+            }
+            Magic::V0 | Magic::V1 => legacy::read_message(header, data, self.shift),
+        }
     }
 
     /// What is wrong where [`Self::advance`] ended, said once. Records must fill a batch of magic 2
     /// exactly.
     fn end(&mut self, header: &BatchHeader, bytes: &[u8]) -> Result<(), FormatError> {
         let stopped = Cursor { at: bytes.len(), left: 0, ..*self };
-        let Cursor { at, left, .. } = std::mem::replace(self, stopped);
+        let before = std::mem::replace(self, stopped);
+        let Cursor { at, left, .. } = before;
         if left > 0 {
+            if let Some((Record { offset, .. }, _)) = before.read(header, bytes) {
+                let reason = format!("record {offset} does not come after the one before it");
+                return Err(FormatError::Invalid(reason));
+            }
             return Err(FormatError::invalid(format!("invalid record at byte {at} of the batch")));
         }
         if at != bytes.len() && header.magic == Magic::V2 && !self.cut {
@@ -268,6 +286,24 @@ mod tests {
     fn batches_of_every_codec_hold_the_same_records() {
         for digits in [PLAIN, GZIP, SNAPPY, LZ4, ZSTD] {
             assert_eq!(read(&hex(digits)).unwrap(), three_records());
+        }
+    }
+
+    /// Kafka's `DefaultRecord` takes any delta, but its `LogValidator` refuses such a batch: no
+    /// producer writes one, and two records of one offset would have one name.
+    #[test]
+    fn a_record_that_does_not_come_after_the_one_before_it_is_invalid() {
+        let record = |delta: u8| [0x10, 0, 0, delta << 1, 2, b'a', 2, b'v', 0];
+        for (deltas, good) in [([0, 1, 2], 3), ([0, 2, 1], 2), ([1, 1, 2], 1), ([2, 0, 1], 1)] {
+            let batch = patched(&batch_of(&deltas.map(record).concat(), 3), 23, &[0, 0, 0, 2]);
+            let header = BatchHeader::parse(&batch).unwrap();
+            let (bytes, mut offsets) = (&batch[61..], Vec::new());
+            let whole = Cursor::new(&header, bytes).unwrap();
+            let ended = whole.for_each(&header, bytes, |record| offsets.push(record.offset));
+            assert_eq!((offsets.len(), ended.is_ok()), (good, good == 3), "{deltas:?}");
+            let told = ended.err().map(|error| error.to_string()).unwrap_or_default();
+            let is_named = told.ends_with(" does not come after the one before it");
+            assert_eq!(is_named, good < 3, "{told}");
         }
     }
 

@@ -25,6 +25,23 @@ def batches(data):
         at += size
 
 
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def batch_of(deltas):
+    """A right batch of magic 2 but for the order of its records, which no checksum vouches for."""
+    records = b"".join(struct.pack("9b", 16, 0, 0, 2 * delta, 2, 97, 2, 118, 0) for delta in deltas)
+    head = struct.pack(">hiqqqhii", 0, max(deltas), 0, 0, -1, -1, -1, len(deltas))
+    crc = struct.pack(">I", crc32c(head + records))
+    return struct.pack(">qiib", 0, 49 + len(records), 0, 2) + crc + head + records
+
+
 for set_name in ("clean", "legacy", "open-txn", "torn"):
     for partition in sorted((fixtures / set_name / "data").iterdir()):
         if not partition.is_dir():
@@ -47,6 +64,8 @@ for path in sorted((fixtures / "clean" / "data").rglob("*")):
     if small and path.suffix in ("", ".snapshot", ".txnindex", ".index", ".timeindex", ".metadata"):
         if path.parent.name in ("data", "txn-0", "epochs-0"):
             put("files", f"{path.parent.name}-{path.name}", path.read_bytes())
+for deltas in ((0, 2, 1), (1, 1, 2)):
+    put("batch", "out-of-order-" + "".join(map(str, deltas)), batch_of(deltas))
 for number, name in enumerate(
     ["680", "680.json", "680..700.tsv", "-5..", "..7.jsonl", "2026-01-02T03:04:05.678Z", "1700000000000..",
      "t-0", "t-0.0123456789abcdef0123456789abcdef-delete", "00000000000000000680.timeindex.swap",
