@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -269,5 +270,44 @@ fn nothing_is_appended_where_a_segment_is_no_file() {
         assert!(told(&refused).contains("00000000000000000627.log: not a regular file"));
         assert!(fs::symlink_metadata(&last).is_ok());
         let _ = fs::remove_file(&last).or_else(|_| fs::remove_dir(&last));
+    }
+}
+
+/// 6.1: bytes that are inserted before the last batch shift its base offset, which
+/// no checksum covers; a log that was left in order says where it ends.
+#[test]
+fn a_batch_behind_inserted_bytes_gets_no_other_offsets() {
+    let scratch = scratch();
+    for (partition, segment) in [("mixed-0", 443), ("plain-0", 1730)] {
+        let data = copy(fixture("clean").join("data"), scratch.path().join(partition));
+        let log = data.join(partition).join(format!("{segment:020}.log"));
+        let shown = |from: &str| {
+            let path = data.join(partition);
+            let done =
+                offsetfs(&["cat", path.to_str().expect("a path"), "-o", from, "-f", "%o %k %s\\n"]);
+            String::from_utf8_lossy(&done.stdout).into_owned()
+        };
+        let from = segment.to_string();
+        let (bytes, whole) = (fs::read(&log).expect("a segment"), shown(&from));
+        let known: BTreeSet<&str> = whole.lines().collect();
+        let mut last = 0;
+        while let Some(length) = bytes.get(last + 8..last + 12) {
+            let length = u32::from_be_bytes(length.try_into().expect("four bytes"));
+            let next = last + 12 + usize::try_from(length).expect("small");
+            if next >= bytes.len() {
+                break;
+            }
+            last = next;
+        }
+        for at in last..last + 24 {
+            for inserted in [1, 2, 3] {
+                let mut broken = bytes.clone();
+                broken.splice(at..at, vec![bytes[at]; inserted]);
+                fs::write(&log, &broken).expect("written");
+                let text = shown(&from);
+                let wrong = text.lines().find(|line| !known.contains(line));
+                assert_eq!(wrong, None, "{partition}: {inserted} bytes at {at}");
+            }
+        }
     }
 }

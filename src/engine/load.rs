@@ -50,7 +50,13 @@ fn load_up_to(
     let mut segments: Vec<Arc<Segment>> = settled.segments.into_iter().map(Arc::new).collect();
     let mut end = End::at(Position::START, shared.checkpoints.log_start(name).unwrap_or_default());
     if let Some(active) = segments.last_mut() {
-        Arc::make_mut(active).promised_last = promised_last(shared, active);
+        let promised = promised_last(shared, active);
+        let measured = Arc::make_mut(active);
+        measured.promised_last = promised;
+        // Where this process writes, what was read of the checkpoints is old.
+        let writes = shared.access.as_ref().is_some_and(|access| access.has_begun());
+        let at_rest = shared.checkpoints.at_rest() && !writes;
+        measured.known_end = shared.checkpoints.recovery_point(name).filter(|_| at_rest);
         end = find_end_of_active(shared, active)?;
         Arc::make_mut(active).valid_bytes = end.position.get();
     }
@@ -131,7 +137,7 @@ fn follow(shared: &Shared, active: &mut Arc<Segment>, log_end: Offset, now: Fact
     let grown = Arc::make_mut(active);
     grown.log.facts = now;
     grown.valid_bytes = now.bytes;
-    grown.promised_last = None;
+    (grown.promised_last, grown.known_end) = (None, None);
     let mut scanner = shared.scanner(active, SCAN_BYTES);
     scanner.seek(from, log_end);
     let mut end = End::at(from, log_end);

@@ -383,21 +383,29 @@ impl Scanner {
         if first == self.expected {
             return Verdict::Good;
         }
-        // It leaves a gap, as a replica's may. But where the indexes say that the segment ends with
-        // the offset that it would end with if there were none, the base offset is wrong.
-        let span = header.last_offset.get() - first.get();
-        let without_gap = self.expected.checked_add(span);
-        if without_gap.is_some() && without_gap == self.segment.promised_last {
-            let expected = self.expected;
-            return Verdict::Bad(format!(
-                "base offset {first}, but the indexes end with a batch that begins at {expected}"
-            ));
+        if let Some(reason) = self.gap_fault(header, first) {
+            return Verdict::Bad(reason);
         }
         if header.last_offset < end {
             return Verdict::Good;
         }
         let last = header.last_offset;
         Verdict::Bad(format!("offsets {first} to {last}, expected {} to {end}", self.expected))
+    }
+
+    /// What is wrong with a batch that leaves a gap before it, as a replica's may: where the
+    /// indexes say that the segment ends with the offset that it would end with if there were
+    /// none, its base offset is wrong.
+    fn gap_fault(&self, header: &BatchHeader, first: Offset) -> Option<String> {
+        let span = header.last_offset.get() - first.get();
+        let without_gap = self.expected.checked_add(span);
+        if without_gap.is_some() && without_gap == self.segment.promised_last {
+            let expected = self.expected;
+            return Some(format!(
+                "base offset {first}, but the indexes end with a batch that begins at {expected}"
+            ));
+        }
+        None
     }
 
     /// Looking ahead may have moved the window past a batch that is about to be lent.
@@ -523,9 +531,28 @@ impl Scanner {
             && header.bytes <= self.max_batch_bytes
             && header.base_offset >= self.expected
             && header.last_offset < self.segment.plausible_end();
-        Ok(in_bounds
-            && self.checksum(header, position)? == header.crc
-            && self.first_offset(header, position)?.is_ok_and(|first| first >= self.expected))
+        if !in_bounds || self.checksum(header, position)? != header.crc {
+            return Ok(false);
+        }
+        let Ok(first) = self.first_offset(header, position)? else { return Ok(false) };
+        if first == self.expected {
+            return Ok(true);
+        }
+        let is_beyond = self.segment.known_end.is_some_and(|end| header.last_offset >= end);
+        if first < self.expected || is_beyond || self.gap_fault(header, first).is_some() {
+            return Ok(false);
+        }
+        // Two valid batches behind it that join each other are believed more than its gap.
+        let Ok(next) = self.read_header(position.plus(header.bytes))? else { return Ok(true) };
+        let contradicts =
+            next.base_offset >= self.expected && next.base_offset <= header.last_offset;
+        if !contradicts || next.magic != Magic::V2 {
+            return Ok(true);
+        }
+        let next_position = position.plus(header.bytes);
+        let Ok(after) = self.read_header(next_position.plus(next.bytes))? else { return Ok(true) };
+        let is_joined = after.base_offset == next.last_offset.next();
+        Ok(!is_joined || self.checksum(&next, next_position)? != next.crc)
     }
 
     /// The stretch from `start` to the valid batch at `end`, which begins with offset `next`;

@@ -24,6 +24,8 @@ pub struct Segment {
     pub valid_bytes: u64,
     /// The last offset of the active segment as its indexes have it, where they were looked at.
     pub promised_last: Option<Offset>,
+    /// The log end, where the log was left in order and a checkpoint has it.
+    pub known_end: Option<Offset>,
     /// The `.index` file, where there is one.
     pub index: Option<File>,
     /// The `.timeindex` file, where there is one.
@@ -63,6 +65,7 @@ impl Segment {
             valid_bytes: log.bytes(),
             log,
             promised_last: None,
+            known_end: None,
             index: None,
             time_index: None,
             live: None,
