@@ -61,7 +61,7 @@ pub struct Consumed {
 impl Home {
     /// Directories that `kafka-storage format --standalone` has prepared.
     pub fn format(kafka: &Kafka) -> Home {
-        let home = Home::new(kafka, scratch(), [free_port(), free_port()]);
+        let home = Home::new(kafka, scratch(), free_ports());
         for directory in [home.data(), home.meta()] {
             fs::create_dir(directory).expect("a directory");
         }
@@ -404,8 +404,13 @@ fn names(directory: &Path) -> Vec<String> {
     super::mount::names(directory)
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+/// Two ports, not the same one, that were free a moment ago. They lie below those which the kernel
+/// hands out, so that no connection of another test takes one while a broker restarts.
+fn free_ports() -> [u16; 2] {
+    let start = 10_000 + std::process::id() % 20_000;
+    let ports = (start..32_768).filter_map(|port| u16::try_from(port).ok());
+    let mut free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
+    // Both are held until both are known.
+    let held = [free.next().expect("a port"), free.next().expect("a port")];
+    held.map(|listener| listener.local_addr().expect("an address").port())
 }
