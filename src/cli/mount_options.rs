@@ -156,10 +156,17 @@ fn positive(word: &str, number: &str) -> Result<u64> {
     })
 }
 
+/// What to say of a word that has no meaning: of an option that exists, which form of it has one.
 fn unknown(word: &str) -> Error {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    let mut forms = OPTIONS.split(", ");
+    let refusal = match forms.find(|form| form.split('=').next() == Some(name)) {
+        Some(form) => format!("option '{word}' has a wrong value: it is {form}"),
+        None => format!("unknown option '{word}'"),
+    };
     Error::Usage(format!(
-        "unknown option '{word}'; the options are {OPTIONS}, and those of every mount such as \
-         noatime, nofail or x-*"
+        "{refusal}; the options are {OPTIONS}, and those of every mount such as noatime, nofail \
+         or x-*"
     ))
 }
 
@@ -229,6 +236,21 @@ mod tests {
             let text = refusal.to_string();
             assert!(text.contains(&format!("'{word}'")) && text.contains("list=all"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wrong_value_is_not_called_an_unknown_option() {
+        for (word, form) in [
+            ("isolation=none", "isolation=read_uncommitted|read_committed"),
+            ("isolation", "isolation=read_uncommitted|read_committed"),
+            ("write=1", "write"),
+            ("max_batch_bytes", "max_batch_bytes=N"),
+        ] {
+            let text = parsed(&[word]).unwrap_err().to_string();
+            let expected = format!("option '{word}' has a wrong value: it is {form};");
+            assert!(text.contains(&expected), "{text}");
+        }
+        assert!(parsed(&["isolate=none"]).unwrap_err().to_string().contains("unknown option"));
     }
 
     #[test]
