@@ -1,5 +1,5 @@
 #!/bin/sh
-# install.sh [--uninstall] [PROGRAM]: installs offsetfs (target/release/offsetfs unless PROGRAM names
+# install.sh [--uninstall | PROGRAM]: installs offsetfs (target/release/offsetfs unless PROGRAM names
 # another), its mount helper, units, manual pages and completions. PREFIX is /usr/local unless it is
 # set; DESTDIR is put before every path, for packagers.
 set -eu
@@ -32,8 +32,14 @@ put() {
   "$1" completions fish >"$fish/offsetfs.fish"
 }
 
+usage() {
+  echo "usage: [DESTDIR=DIR] [PREFIX=DIR] install.sh [--uninstall | PROGRAM]" >&2
+  exit 2
+}
+
+[ $# -le 1 ] || usage
 case ${1:-} in
   --uninstall) uninstall ;;
-  -*) echo "usage: [DESTDIR=DIR] [PREFIX=DIR] install.sh [--uninstall] [PROGRAM]" >&2; exit 2 ;;
+  -*) usage ;;
   *) put "${1:-$here/../target/release/offsetfs}" ;;
 esac

@@ -317,7 +317,11 @@ fn installer_refuses_what_it_cannot_do() {
     let missing = install(home.path(), &["/no/such/program"]);
     assert_eq!(code(&missing), 1, "{}", told(&missing));
     assert!(err(&missing).contains("/no/such/program"), "{}", told(&missing));
-    assert_eq!(code(&install(home.path(), &["--frob"])), 2);
+    for words in [&["--frob"][..], &[OFFSETFS, OFFSETFS], &["--uninstall", "now"]] {
+        let refused = install(home.path(), words);
+        assert_eq!(code(&refused), 2, "{words:?} {}", told(&refused));
+        assert!(err(&refused).starts_with("usage: "), "{}", told(&refused));
+    }
     assert_eq!(files(home.path()), [""; 0]);
 }
 
