@@ -298,6 +298,59 @@ fn resident_pages(file: &File, from: u64, bytes: u64) -> io::Result<CachedPages>
     Ok(CachedPages { cached, dirty: None, writeback: None })
 }
 
+/// A new file without a name, which no other process can reach: so none can shrink it, either.
+#[derive(Debug)]
+pub struct UnnamedFile(File);
+
+impl UnnamedFile {
+    /// In the directory for temporary files.
+    pub fn new() -> io::Result<UnnamedFile> {
+        tempfile::tempfile().map(UnnamedFile)
+    }
+
+    /// The file, which must not be made shorter while it is mapped.
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
+    /// Its bytes as memory.
+    pub fn map(&self) -> io::Result<memmap2::Mmap> {
+        // SAFETY: no other process has the file, and this one never shortens it.
+        unsafe { memmap2::Mmap::map(&self.0) }
+    }
+}
+
+/// Sends up to `bytes` bytes of `file` from `at` on into `socket` by sendfile(2), which copies
+/// nothing to this process; returns how many went.
+pub fn send_file(socket: &UnixStream, file: &File, at: u64, bytes: usize) -> io::Result<usize> {
+    let mut at = libc::off_t::try_from(at).map_err(io::Error::other)?;
+    // SAFETY: `at` outlives the call, which changes nothing else of this process.
+    let sent = unsafe { libc::sendfile(socket.as_raw_fd(), file.as_raw_fd(), &raw mut at, bytes) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// What the calling thread has cost so far (getrusage(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadUsage {
+    /// Pages that were mapped when they were first touched, without reading a disk.
+    pub page_faults: u64,
+    /// Times that it waited, so that the processor went to another thread.
+    pub context_switches: u64,
+}
+
+/// Asks for the calling thread.
+pub fn thread_usage() -> io::Result<ThreadUsage> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: there is room for the answer.
+    checked(unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it filled in `usage`.
+    let usage = unsafe { usage.assume_init() };
+    Ok(ThreadUsage {
+        page_faults: u64::try_from(usage.ru_minflt).unwrap_or_default(),
+        context_switches: u64::try_from(usage.ru_nvcsw).unwrap_or_default(),
+    })
+}
+
 /// Opens a file (or directory) for reading: not through a symbolic link at its end, and without
 /// moving its access time, which the kernel allows only to its owner and root.
 pub fn open_untouched(path: &Path) -> io::Result<File> {

@@ -367,3 +367,91 @@ fn a_huge_value_is_shown_by_its_beginning() {
         assert!(text.contains("1000000"), "{more:?}: {text}");
     }
 }
+
+const ROUTES: [&str; 5] = ["read+write", "sendfile", "mmap", "FUSE passthrough", "FUSE copy"];
+
+/// 7.5: "what the read costs by each route (sendfile, passthrough, copy)"
+#[test]
+fn every_route_is_really_gone() {
+    needs_fuse!();
+    let (code, told) = json(&example(), &["--offset", "680", "--measure"]);
+    assert_eq!(code, 0);
+    let routes = told["routes"].as_array().expect("a list");
+    let names: Vec<_> = routes.iter().map(|it| it["route"].as_str().expect("a name")).collect();
+    assert_eq!(names, ROUTES);
+    let number = |route: usize, what: &str| {
+        routes[route]["cost"][what].as_f64().unwrap_or_else(|| panic!("{what}: {told}"))
+    };
+    for (route, name) in ROUTES.iter().enumerate() {
+        if *name == "FUSE passthrough" && routes[route]["cost"].is_null() {
+            let reason = routes[route]["unavailable"].as_str().expect("a reason");
+            assert!(reason.contains("kernel"), "{reason}");
+            continue;
+        }
+        assert!(number(route, "times") >= 5.0, "{name}: {told}");
+        assert!(number(route, "least_ns") > 0.0, "{name}: {told}");
+        assert!(number(route, "median_ns") >= number(route, "least_ns"), "{name}: {told}");
+        assert!((number(route, "bytes") - 170.0).abs() < 0.5, "{name}: {told}");
+        // The daemon saw the reads of one route, and of no other.
+        let expected = if *name == "FUSE copy" { 1.0 } else { 0.0 };
+        assert!((number(route, "fuse_requests") - expected).abs() < 0.5, "{name}: {told}");
+    }
+    assert!(number(2, "page_faults") >= 1.0, "a new map is faulted in: {told}");
+    let done = xray(&example(), &["--offset", "680", "--measure"]);
+    let text = String::from_utf8(done.stdout).expect("UTF-8");
+    let (_, part) = text.split_once("\n5 routes\n").expect("a part of its own");
+    for name in ROUTES {
+        assert!(part.lines().any(|line| line.trim().starts_with(name)), "{name}: {part}");
+    }
+    assert!(part.lines().take(7).all(|line| line.len() <= 80), "{part}");
+}
+
+/// Nothing of it stays behind, and nothing of the log moves; who did not ask gets none of it.
+#[test]
+fn measuring_leaves_no_trace() {
+    needs_fuse!();
+    let home = scratch();
+    let temporary = home.path().join("temporary");
+    fs::create_dir(&temporary).expect("a new directory");
+    let partition = home.path().join("seed-0");
+    copy(example(), &partition);
+    let before = content(&partition);
+    let log = partition.join("00000000000000000000.log");
+    let accessed = || fs::metadata(&log).and_then(|it| it.accessed()).expect("an access time");
+    let accessed_before = accessed();
+    let done = std::process::Command::new(support::OFFSETFS)
+        .args(["xray", "--offset", "680", "--measure"])
+        .arg(&partition)
+        .env("TMPDIR", &temporary)
+        .output()
+        .expect("offsetfs starts");
+    assert_eq!(code(&done), 0, "{}", told(&done));
+    assert_eq!((content(&partition), accessed()), (before, accessed_before));
+    assert_eq!(fs::read_dir(&temporary).expect("a directory").count(), 0);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mounts");
+    assert!(!mounts.contains(temporary.to_str().expect("a path")), "{mounts}");
+    let (_, told) = json(&partition, &["--offset", "680"]);
+    assert_eq!(told["routes"], Value::Null);
+}
+
+/// A damaged place and a hole have no batch to read: the picture is as without `--measure`.
+#[test]
+fn nothing_is_measured_where_there_is_no_record() {
+    let (status, told) = json(&example(), &["--time", "2100-01-01T00:00:00Z", "--measure"]);
+    assert_eq!((status, &told["routes"]), (0, &Value::Null));
+    assert_eq!(told["answer"]["found"], "nothing");
+}
+
+/// The error names what is wrong, which is not the log.
+#[test]
+fn measuring_takes_a_place_for_a_copy() {
+    let done = std::process::Command::new(support::OFFSETFS)
+        .args(["xray", "--offset", "680", "--measure"])
+        .arg(example())
+        .env("TMPDIR", "/nonexistent")
+        .output()
+        .expect("offsetfs starts");
+    assert_eq!(code(&done), 1, "{}", told(&done));
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert!(stderr.contains("cannot make a file in /nonexistent"), "{stderr}");
+}

@@ -9,6 +9,7 @@ pub mod mount_table;
 pub mod mountpoint;
 pub mod node;
 pub mod pool;
+pub mod routes;
 pub mod session;
 pub mod tree;
 pub mod unmount;

@@ -218,7 +218,7 @@ fn shown_source(source: &Path) -> String {
 }
 
 /// What keeps a mount from being made is mostly one of two things, which fuser does not name.
-fn mount_error(error: io::Error, mountpoint: &Path) -> Error {
+pub(super) fn mount_error(error: io::Error, mountpoint: &Path) -> Error {
     let device = "/dev/fuse";
     if let Err(refusal) = File::options().read(true).write(true).open(device) {
         return Error::io("open", device)(refusal);

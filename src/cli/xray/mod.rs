@@ -4,11 +4,14 @@ mod page;
 mod page_file;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use crate::cli::{exit_code, output};
 use crate::engine::source::{self, Source};
 use crate::error::{Error, Result};
+use crate::fs::routes as fuse_routes;
+use crate::inspect::xray::routes::{Batch, FuseFiles};
 use crate::inspect::xray::{Answer, Target, Xray, look_up};
 use crate::view::name::parse_offset;
 use crate::view::time::parse_time;
@@ -32,6 +35,9 @@ pub struct XrayArgs {
     /// Write one HTML page that needs nothing else; `-` is standard output
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Read the batch with the answer by each route, and measure what that costs
+    #[arg(long)]
+    pub measure: bool,
 }
 
 /// Prints the picture of one lookup; its exit code tells of damage.
@@ -48,12 +54,36 @@ pub fn run(typed: &XrayArgs) -> Result<u8> {
     if let Some(path) = typed.html.as_deref().filter(|path| *path != "-") {
         page_file::check(path, &parent, &name)?;
     }
-    let xray = look_up(&parent, &name, target)?;
+    let mut xray = look_up(&parent, &name, target)?;
+    if typed.measure {
+        measure(&parent.join(&name), &mut xray)?;
+    }
     show(typed, &xray)?;
     Ok(match xray.answer {
         Answer::Damage { .. } => exit_code::DAMAGE,
         Answer::Record(_) | Answer::Nothing { .. } => exit_code::OK,
     })
+}
+
+/// Goes the routes with the batch of the answer; without a record there is nothing to read.
+fn measure(partition: &Path, xray: &mut Xray) -> Result<()> {
+    let Answer::Record(found) = &xray.answer else { return Ok(()) };
+    let segment = partition.join(&found.segment);
+    let batch = Batch::copy_of(&segment, found.position, found.batch_bytes)?;
+    let file = batch.file().try_clone().map_err(Error::io("open", &segment))?;
+    let served = fuse_routes::serve(file, found.batch_bytes).map_err(|error| error.to_string());
+    let refused = || served.as_ref().err().cloned().unwrap_or_default();
+    let served = served.as_ref().ok();
+    xray.routes =
+        Some(batch.measure(&FuseFiles {
+            copy: served.map(|it| &it.copy).ok_or_else(refused),
+            passthrough: served.map_or_else(
+                || Err(refused()),
+                |it| it.passthrough.as_ref().map_err(String::clone),
+            ),
+            requests: || served.map_or(0, |it| it.requests.load(Ordering::Relaxed)),
+        }));
+    Ok(())
 }
 
 fn show(typed: &XrayArgs, xray: &Xray) -> Result<()> {

@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use serde_json::json;
 
 use super::text;
+use crate::inspect::xray::routes::Route;
 use crate::inspect::xray::{Answer, ProbeRow, Visit, Xray};
 
 const PAGE: &str = include_str!("page.html");
@@ -76,6 +77,9 @@ fn write_body(xray: &Xray, out: &mut String) -> fmt::Result {
         write_scan(xray, visit, out)?;
     }
     write_pages(xray, out)?;
+    if let Some(routes) = &xray.routes {
+        write_routes(routes, out)?;
+    }
     write!(
         out,
         "<nav id=\"stepper\" hidden aria-label=\"Steps\"><button id=\"back\" type=\"button\">Back\
@@ -238,6 +242,38 @@ fn write_pages(xray: &Xray, out: &mut String) -> fmt::Result {
     )
 }
 
+/// What each route is stands beside what it cost.
+fn write_routes(routes: &[Route], out: &mut String) -> fmt::Result {
+    open_step(out, "5. The routes", NEWCOMER[5], ENGINEER[5])?;
+    write!(out, "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"Routes\">")?;
+    write!(out, "<table><caption>One read of the batch, measured</caption><tr>")?;
+    for head in text::ROUTE_HEADS {
+        write!(out, "<th scope=\"col\">{head}</th>")?;
+    }
+    write!(out, "<th scope=\"col\">what happens</th></tr>")?;
+    for Route { route, how, cost, unavailable } in routes {
+        write!(out, "<tr><th scope=\"row\">{route}</th>")?;
+        if let Some(cost) = cost {
+            write!(
+                out,
+                "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+                text::duration(cost.median_ns),
+                text::duration(cost.least_ns),
+                cost.system_calls,
+                cost.copies,
+                cost.fuse_requests,
+                cost.page_faults,
+                cost.context_switches
+            )?;
+        } else {
+            let reason = escaped(unavailable.as_deref().unwrap_or_default());
+            write!(out, "<td colspan=\"7\">not to be had here: {reason}</td>")?;
+        }
+        write!(out, "<td>{how}</td></tr>")?;
+    }
+    write!(out, "</table></div></section>")
+}
+
 fn write_probes(rows: &[ProbeRow], what: &str, out: &mut String) -> fmt::Result {
     write!(
         out,
@@ -266,8 +302,8 @@ fn open_step(out: &mut String, title: &str, newcomer: &str, engineer: &str) -> f
     )
 }
 
-/// What each step is, in the words of a book: segment, index, scan, pages, record.
-const NEWCOMER: [&str; 5] = [
+/// What each step is, in the words of a book: segment, index, scan, pages, record, routes.
+const NEWCOMER: [&str; 6] = [
     "The log is a shelf of books. Each book's back says the first number in it, so the right book \
      is the last one whose number is not above ours.",
     "The index at the back of the book names a page now and then, not every line. We open it in \
@@ -276,10 +312,12 @@ const NEWCOMER: [&str; 5] = [
     "The computer keeps pages that were read lately on its desk, in memory; others it must fetch \
      from the disk.",
     "Here it is: what the log says of this record, byte for byte.",
+    "The page can be copied by hand, once or several times, or handed over as it is. Each way was \
+     tried just now, on this computer, and timed.",
 ];
 
 /// The same for an engineer.
-const ENGINEER: [&str; 5] = [
+const ENGINEER: [&str; 6] = [
     "Segments are named by their base offset. A binary search finds the greatest base offset that \
      is not above the target.",
     "An .index entry is 8 bytes: relative offset and position, 4 each, big-endian. A .timeindex \
@@ -293,6 +331,10 @@ const ENGINEER: [&str; 5] = [
      read is one pread(2): one system call and one copy from the page cache to the program.",
     "The header of a magic 2 batch; its checksum (CRC-32C) covers everything from the attributes \
      on.",
+    "Each route was gone many times with a copy of the batch in the page cache, up to a socket; \
+     the clock runs on the way there only. calls: system calls, of a FUSE daemon too. copies: of \
+     each byte, between kernel and process. requests: those that the daemon answered. faults: \
+     pages mapped. waits: context switches of the reader.",
 ];
 
 fn escaped(text: &str) -> String {

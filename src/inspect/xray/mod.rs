@@ -4,6 +4,7 @@
 
 pub mod reads;
 mod record;
+pub mod routes;
 mod steps;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use crate::units::{Offset, Timestamp};
 
 use reads::{Read, WatchedDisk};
 pub use record::{Content, Field, RecordFound};
+use routes::Route;
 pub use steps::{BatchRow, Entry, IndexSearch, ProbeRow, Scan, Visit};
 
 /// What is looked up.
@@ -92,6 +94,8 @@ pub struct Xray {
     pub reads_to_open: Vec<Read>,
     /// Files of the segments that may answer, in the page cache before the lookup.
     pub page_cache: Vec<Residency>,
+    /// What reading the batch with the answer costs by each way; `None` where nobody asked.
+    pub routes: Option<Vec<Route>>,
 }
 
 /// What came out of a lookup.
@@ -182,6 +186,7 @@ pub fn look_up(parent: &Path, name: &std::ffi::OsStr, target: Target) -> Result<
         bytes_read_to_open: reads_to_open.iter().map(|read| read.bytes).sum(),
         reads_to_open,
         page_cache,
+        routes: None,
     };
     xray.sum_up();
     Ok(xray)
