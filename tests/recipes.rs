@@ -104,13 +104,12 @@ const SECTIONS: [&str; 3] = ["When a disk is broken", "A log for scripts", "How 
 
 /// Ends with the code of the first line that went wrong. A mount is waited for, and one that the
 /// page leaves mounted is ended; nothing is opened on a desktop.
-const AROUND: [&str; 2] = [
-    "xdg-open() { grep -q '<html' \"$1\"; }\n\
-     at=$PWD/at\n\
-     leave() { if mountpoint -q \"$at\"; then offsetfs umount \"$at\"; fi; }\n\
-     trap leave EXIT\n",
-    "exit 0\n",
-];
+const BEFORE: &str = "\
+    xdg-open() { grep -q '<html' \"$1\"; }
+    at=$PWD/at
+    leave() { if mountpoint -q \"$at\"; then offsetfs umount \"$at\"; fi; }
+    trap leave EXIT
+";
 
 #[test]
 fn the_command_lines_of_the_readme_run() {
@@ -140,14 +139,13 @@ fn run_section(title: &str, lines: &[&str]) {
     let torn = fixture("torn").join("data/mixed-0");
     let sound = fixture("exact").join("data/seed-0");
     let places = [("/mnt/dead-broker", &torn), ("/mnt/copy", &torn), ("/var/lib/kafka", &sound)];
-    let mut script = AROUND[0].to_string();
+    let mut script = BEFORE.to_owned();
     if lines.iter().any(|line| line.starts_with("offsetfs mount /mnt")) {
         fs::create_dir(work.join("at")).expect("a mountpoint");
     }
     for line in lines {
         script += &step(line);
     }
-    script += AROUND[1];
     for (place, partition) in places {
         let own = home.path().join(place.trim_start_matches('/').replace('/', "-"));
         fs::create_dir(&own).expect("a new directory");

@@ -133,7 +133,7 @@ impl MountOptions {
             ("follow_symlinks", None) => self.follow_symlinks = true,
             ("max_batch_bytes", Some(number)) => self.max_batch_bytes = positive(word, number)?,
             _ if is_of_mount(name, value) => {}
-            _ => return Err(unknown(word)),
+            _ => return Err(unknown(word, name)),
         }
         Ok(())
     }
@@ -157,8 +157,7 @@ fn positive(word: &str, number: &str) -> Result<u64> {
 }
 
 /// What to say of a word that has no meaning: of an option that exists, which form of it has one.
-fn unknown(word: &str) -> Error {
-    let name = word.split_once('=').map_or(word, |(name, _)| name);
+fn unknown(word: &str, name: &str) -> Error {
     let mut forms = OPTIONS.split(", ");
     let refusal = match forms.find(|form| form.split('=').next() == Some(name)) {
         Some(form) => format!("option '{word}' has a wrong value: it is {form}"),
