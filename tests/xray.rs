@@ -406,6 +406,16 @@ fn every_route_is_really_gone() {
     assert!(part.lines().take(7).all(|line| line.len() <= 80), "{part}");
 }
 
+/// With its temporary files in a directory of the test's choice.
+fn measured(partition: &Path, temporary: &Path) -> std::process::Output {
+    std::process::Command::new(support::OFFSETFS)
+        .args(["xray", "--offset", "680", "--measure"])
+        .arg(partition)
+        .env("TMPDIR", temporary)
+        .output()
+        .expect("offsetfs starts")
+}
+
 /// Nothing of it stays behind, and nothing of the log moves; who did not ask gets none of it.
 #[test]
 fn measuring_leaves_no_trace() {
@@ -419,12 +429,7 @@ fn measuring_leaves_no_trace() {
     let log = partition.join("00000000000000000000.log");
     let accessed = || fs::metadata(&log).and_then(|it| it.accessed()).expect("an access time");
     let accessed_before = accessed();
-    let done = std::process::Command::new(support::OFFSETFS)
-        .args(["xray", "--offset", "680", "--measure"])
-        .arg(&partition)
-        .env("TMPDIR", &temporary)
-        .output()
-        .expect("offsetfs starts");
+    let done = measured(&partition, &temporary);
     assert_eq!(code(&done), 0, "{}", told(&done));
     assert_eq!((content(&partition), accessed()), (before, accessed_before));
     assert_eq!(fs::read_dir(&temporary).expect("a directory").count(), 0);
@@ -445,12 +450,7 @@ fn nothing_is_measured_where_there_is_no_record() {
 /// The error names what is wrong, which is not the log.
 #[test]
 fn measuring_takes_a_place_for_a_copy() {
-    let done = std::process::Command::new(support::OFFSETFS)
-        .args(["xray", "--offset", "680", "--measure"])
-        .arg(example())
-        .env("TMPDIR", "/nonexistent")
-        .output()
-        .expect("offsetfs starts");
+    let done = measured(&example(), Path::new("/nonexistent"));
     assert_eq!(code(&done), 1, "{}", told(&done));
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert!(stderr.contains("cannot make a file in /nonexistent"), "{stderr}");

@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
-    BackingId, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
-    ReplyEntry, ReplyOpen, Request, Session,
+    BackingId, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, ReplyOpen,
+    Request, Session,
 };
 
 use crate::error::{Error, Result};
-use crate::fs::{session, unmount};
+use crate::fs::session::{self, MountSettings};
+use crate::fs::unmount;
 
 const COPY: (&str, INodeNo) = ("copy", INodeNo(2));
 const PASSTHROUGH: (&str, INodeNo) = ("passthrough", INodeNo(3));
@@ -45,7 +46,8 @@ pub struct Routes {
 pub fn serve(file: File, bytes: u64) -> Result<Routes> {
     let directory = tempfile::tempdir().map_err(Error::io("make", std::env::temp_dir()))?;
     let at = directory.path();
-    let (requests, refusal) = (Arc::default(), Arc::default());
+    let requests = Arc::<AtomicU64>::default();
+    let refusal = Arc::<OnceLock<String>>::default();
     let served = Served {
         file,
         bytes,
@@ -53,26 +55,23 @@ pub fn serve(file: File, bytes: u64) -> Result<Routes> {
         refusal: Arc::clone(&refusal),
         backing: Mutex::default(),
     };
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName("offsetfs".to_owned()),
-        MountOption::CUSTOM("subtype=offsetfs".to_owned()),
-        MountOption::NoSuid,
-        MountOption::NoDev,
-        MountOption::NoExec,
-        MountOption::RO,
-    ];
-    let session = Session::new(served, at, &config).map_err(|e| session::mount_error(e, at))?;
+    let settings = MountSettings {
+        source: "offsetfs".into(),
+        mountpoint: at.to_path_buf(),
+        read_only: true,
+        allow_other: false,
+        threads: 1,
+    };
+    let session = Session::new(served, at, &session::config(&settings))
+        .map_err(|error| session::mount_error(error, at))?;
     let background = session.spawn().map_err(Error::io("serve", at));
     let opened = background.and_then(|background| {
         // When dropped it would unmount what is not there any more.
         std::mem::forget(background);
         let open = |name: &str| File::open(at.join(name));
         let copy = open(COPY.0).map_err(Error::io("open", at.join(COPY.0)))?;
-        let passthrough = open(PASSTHROUGH.0).map_err(|error| {
-            let refusal: Option<&String> = OnceLock::get(&refusal);
-            refusal.cloned().unwrap_or_else(|| error.to_string())
-        });
+        let passthrough = open(PASSTHROUGH.0)
+            .map_err(|error| refusal.get().cloned().unwrap_or_else(|| error.to_string()));
         Ok(Routes { copy, passthrough, requests })
     });
     unmount::detach(at)?;
@@ -111,12 +110,6 @@ impl Served {
             flags: 0,
         }
     }
-
-    fn refuse(&self, reason: String, reply: ReplyOpen) {
-        // The first reason is kept.
-        let _ = self.refusal.set(reason);
-        reply.error(Errno::EPERM);
-    }
 }
 
 impl Filesystem for Served {
@@ -144,8 +137,8 @@ impl Filesystem for Served {
         if inode == COPY.1 {
             return reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
         }
-        if let Some(reason) = self.refusal.get() {
-            return self.refuse(reason.clone(), reply);
+        if self.refusal.get().is_some() {
+            return reply.error(Errno::EPERM);
         }
         match reply.open_backing(&self.file) {
             Ok(backing) => {
@@ -153,10 +146,16 @@ impl Filesystem for Served {
                 let mut kept = self.backing.lock().unwrap_or_else(PoisonError::into_inner);
                 *kept = Some(backing);
             }
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.refuse("the kernel allows it to root only (CAP_SYS_ADMIN)".to_owned(), reply);
+            Err(error) => {
+                let reason = if error.kind() == io::ErrorKind::PermissionDenied {
+                    "the kernel allows it to root only (CAP_SYS_ADMIN)".to_owned()
+                } else {
+                    format!("the kernel does not take the file: {error}")
+                };
+                // It was empty a moment ago, and one thread serves.
+                let _ = self.refusal.set(reason);
+                reply.error(Errno::EPERM);
             }
-            Err(error) => self.refuse(format!("the kernel does not take the file: {error}"), reply),
         }
     }
 

@@ -186,7 +186,7 @@ impl Mount {
     }
 }
 
-fn config(settings: &MountSettings) -> Config {
+pub(super) fn config(settings: &MountSettings) -> Config {
     let mut options = vec![
         MountOption::FSName(shown_source(&settings.source)),
         // fuser's own Subtype is lost when root mounts.

@@ -5,12 +5,11 @@ mod page_file;
 mod text;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
 use crate::cli::{exit_code, output};
 use crate::engine::source::{self, Source};
 use crate::error::{Error, Result};
-use crate::fs::routes as fuse_routes;
+use crate::fs::routes::{self, Routes};
 use crate::inspect::xray::routes::{Batch, FuseFiles};
 use crate::inspect::xray::{Answer, Target, Xray, look_up};
 use crate::view::name::parse_offset;
@@ -71,18 +70,13 @@ fn measure(partition: &Path, xray: &mut Xray) -> Result<()> {
     let segment = partition.join(&found.segment);
     let batch = Batch::copy_of(&segment, found.position, found.batch_bytes)?;
     let file = batch.file().try_clone().map_err(Error::io("open", &segment))?;
-    let served = fuse_routes::serve(file, found.batch_bytes).map_err(|error| error.to_string());
-    let refused = || served.as_ref().err().cloned().unwrap_or_default();
-    let served = served.as_ref().ok();
-    xray.routes =
-        Some(batch.measure(&FuseFiles {
-            copy: served.map(|it| &it.copy).ok_or_else(refused),
-            passthrough: served.map_or_else(
-                || Err(refused()),
-                |it| it.passthrough.as_ref().map_err(String::clone),
-            ),
-            requests: || served.map_or(0, |it| it.requests.load(Ordering::Relaxed)),
-        }));
+    let fuse = match routes::serve(file, found.batch_bytes) {
+        Ok(Routes { copy, passthrough, requests }) => {
+            FuseFiles { copy: Ok(copy), passthrough, requests }
+        }
+        Err(error) => FuseFiles::missing(&error.to_string()),
+    };
+    xray.routes = Some(batch.measure(&fuse));
     Ok(())
 }
 

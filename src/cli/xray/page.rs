@@ -247,24 +247,17 @@ fn write_routes(routes: &[Route], out: &mut String) -> fmt::Result {
     open_step(out, "5. The routes", NEWCOMER[5], ENGINEER[5])?;
     write!(out, "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"Routes\">")?;
     write!(out, "<table><caption>One read of the batch, measured</caption><tr>")?;
-    for head in text::ROUTE_HEADS {
+    write!(out, "<th scope=\"col\">route</th>")?;
+    for head in text::COST_HEADS {
         write!(out, "<th scope=\"col\">{head}</th>")?;
     }
     write!(out, "<th scope=\"col\">what happens</th></tr>")?;
     for Route { route, how, cost, unavailable } in routes {
         write!(out, "<tr><th scope=\"row\">{route}</th>")?;
         if let Some(cost) = cost {
-            write!(
-                out,
-                "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-                text::duration(cost.median_ns),
-                text::duration(cost.least_ns),
-                cost.system_calls,
-                cost.copies,
-                cost.fuse_requests,
-                cost.page_faults,
-                cost.context_switches
-            )?;
+            for cell in text::cost_cells(cost) {
+                write!(out, "<td>{cell}</td>")?;
+            }
         } else {
             let reason = escaped(unavailable.as_deref().unwrap_or_default());
             write!(out, "<td colspan=\"7\">not to be had here: {reason}</td>")?;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::inspect::xray::reads::Read;
-use crate::inspect::xray::routes::Route;
+use crate::inspect::xray::routes::{Cost, Route};
 use crate::inspect::xray::{
     Answer, Content, IndexSearch, ProbeRow, RecordFound, Scan, Visit, Xray,
 };
@@ -142,41 +142,48 @@ fn write_pages(xray: &Xray, out: &mut String) -> std::fmt::Result {
 fn write_routes(routes: &[Route], out: &mut String) -> std::fmt::Result {
     let bytes = routes.iter().find_map(|it| it.cost).map_or(0, |cost| cost.bytes);
     writeln!(out, "  a copy of the batch, {bytes} bytes in the page cache, read into a socket")?;
-    let [route, median, least, calls, copies, requests, faults, waits] = ROUTE_HEADS;
-    writeln!(
-        out,
-        "  {route:16} {median:>8} {least:>8} {calls:>6} {copies:>6} {requests:>8} {faults:>7} \
-         {waits:>6}"
-    )?;
+    write_cells("route", &COST_HEADS.map(str::to_owned), out)?;
     for Route { route, cost, unavailable, .. } in routes {
-        let Some(cost) = cost else {
+        if let Some(cost) = cost {
+            write_cells(route, &cost_cells(cost), out)?;
+        } else {
             let reason = unavailable.as_deref().unwrap_or_default().escape_debug();
             writeln!(out, "  {route:16} not to be had here: {reason}")?;
-            continue;
-        };
-        writeln!(
-            out,
-            "  {route:16} {:>8} {:>8} {:>6} {:>6} {:>8} {:>7} {:>6}",
-            duration(cost.median_ns),
-            duration(cost.least_ns),
-            cost.system_calls,
-            cost.copies,
-            cost.fuse_requests,
-            cost.page_faults,
-            cost.context_switches
-        )?;
+        }
     }
     Ok(())
 }
 
-/// What is told of a route, in this order: its name, the median and the shortest time, and of one
-/// read the system calls, copies of each byte between kernel and process, requests to a FUSE
-/// daemon, page faults, and times that the reader waited.
-pub(super) const ROUTE_HEADS: [&str; 8] =
-    ["route", "median", "least", "calls", "copies", "requests", "faults", "waits"];
+fn write_cells(name: &str, row: &[String; 7], out: &mut String) -> std::fmt::Result {
+    let [median, least, calls, copies, requests, faults, waits] = row;
+    writeln!(
+        out,
+        "  {name:16} {median:>8} {least:>8} {calls:>6} {copies:>6} {requests:>8} {faults:>7} \
+         {waits:>6}"
+    )
+}
+
+/// What is told of a route, in this order: the median and the shortest time, and of one read the
+/// system calls, copies of each byte between kernel and process, requests to a FUSE daemon, page
+/// faults, and times that the reader waited.
+pub(super) const COST_HEADS: [&str; 7] =
+    ["median", "least", "calls", "copies", "requests", "faults", "waits"];
+
+/// A cost below these heads.
+pub(super) fn cost_cells(cost: &Cost) -> [String; 7] {
+    [
+        duration(cost.median_ns),
+        duration(cost.least_ns),
+        cost.system_calls.to_string(),
+        cost.copies.to_string(),
+        cost.fuse_requests.to_string(),
+        cost.page_faults.to_string(),
+        cost.context_switches.to_string(),
+    ]
+}
 
 /// Nanoseconds as people read them.
-pub(super) fn duration(ns: u64) -> String {
+fn duration(ns: u64) -> String {
     match ns {
         0..10_000 => format!("{ns} ns"),
         10_000..10_000_000 => format!("{} \u{b5}s", ns / 1000),

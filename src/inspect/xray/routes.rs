@@ -9,6 +9,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -35,13 +37,21 @@ pub struct Batch {
 
 /// Files that FUSE serves with the bytes of a batch; `Err` says why not.
 #[derive(Debug)]
-pub struct FuseFiles<'a, F> {
+pub struct FuseFiles {
     /// Each read is a request to the daemon.
-    pub copy: std::result::Result<&'a File, String>,
+    pub copy: std::result::Result<File, String>,
     /// The kernel reads by itself.
-    pub passthrough: std::result::Result<&'a File, String>,
+    pub passthrough: std::result::Result<File, String>,
     /// How many requests to read the daemon has answered.
-    pub requests: F,
+    pub requests: Arc<AtomicU64>,
+}
+
+impl FuseFiles {
+    /// There are none.
+    pub fn missing(reason: &str) -> FuseFiles {
+        let (copy, passthrough) = (Err(reason.to_owned()), Err(reason.to_owned()));
+        FuseFiles { copy, passthrough, requests: Arc::default() }
+    }
 }
 
 /// One way, and what it costs.
@@ -84,26 +94,15 @@ impl Batch {
     /// Takes a copy of `bytes` bytes at `position` of `segment`.
     pub fn copy_of(segment: &Path, position: u64, bytes: u64) -> Result<Batch> {
         let copy = UnnamedFile::new().map_err(Error::io("make a file in", std::env::temp_dir()))?;
-        let mut checksum = 0;
-        let mut copied = || {
+        let copied = || {
             let mut log = sys::open_untouched(segment)?;
             log.seek(SeekFrom::Start(position))?;
-            let mut rest = log.take(bytes);
-            let mut buffer = vec![0; CHUNK_BYTES];
-            loop {
-                let read = rest.read(&mut buffer)?;
-                if read == 0 {
-                    break;
-                }
-                checksum = crc32c::crc32c_append(checksum, &buffer[..read]);
-                copy.file().write_all_at(&buffer[..read], copy.file().metadata()?.len())?;
-            }
-            if rest.limit() > 0 {
+            if io::copy(&mut log.take(bytes), &mut copy.file())? < bytes {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            Ok(())
+            copy.map()
         };
-        copied().map_err(Error::io("copy", segment))?;
+        let checksum = crc32c::crc32c(&copied().map_err(Error::io("copy", segment))?);
         Ok(Batch { copy, bytes, checksum })
     }
 
@@ -113,25 +112,24 @@ impl Batch {
     }
 
     /// Goes every route.
-    pub fn measure<F: Fn() -> u64>(&self, fuse: &FuseFiles<'_, F>) -> Vec<Route> {
+    pub fn measure(&self, fuse: &FuseFiles) -> Vec<Route> {
         let mut buffer = vec![0; CHUNK_BYTES];
-        let none = || 0;
-        let (file, bytes) = (self.file(), self.bytes);
+        let (file, bytes, asked) = (self.file(), self.bytes, &*fuse.requests);
         let mut routes = vec![
             route(
                 READ_WRITE,
-                self.cost(2, &none, |sink| read_and_write(file, bytes, &mut buffer, sink)),
+                self.cost(2, asked, |sink| read_and_write(file, bytes, &mut buffer, sink)),
             ),
-            route(SENDFILE, self.cost(0, &none, |sink| send(file, bytes, sink))),
-            route(MMAP, self.cost(1, &none, |sink| self.map_and_write(sink))),
+            route(SENDFILE, self.cost(0, asked, |sink| send(file, bytes, sink))),
+            route(MMAP, self.cost(1, asked, |sink| self.map_and_write(sink))),
         ];
-        for ((name, copies), file) in
-            [(PASSTHROUGH, 2), (FUSE_COPY, 3)].into_iter().zip([&fuse.passthrough, &fuse.copy])
+        for (name, copies, file) in
+            [(PASSTHROUGH, 2, &fuse.passthrough), (FUSE_COPY, 3, &fuse.copy)]
         {
             let cost = match file {
-                Ok(file) => self.cost(copies, &fuse.requests, |sink| {
-                    read_and_write(file, bytes, &mut buffer, sink)
-                }),
+                Ok(file) => {
+                    self.cost(copies, asked, |sink| read_and_write(file, bytes, &mut buffer, sink))
+                }
                 Err(reason) => Err(io::Error::other(reason.clone())),
             };
             routes.push(route(name, cost));
@@ -142,9 +140,10 @@ impl Batch {
     fn cost(
         &self,
         copies: u64,
-        requests: &dyn Fn() -> u64,
+        asked: &AtomicU64,
         mut go: impl FnMut(&mut Sink) -> io::Result<()>,
     ) -> io::Result<Cost> {
+        let requests = || asked.load(Ordering::Relaxed);
         let mut sink = Sink::new()?;
         // The first time warms up, and shows that the right bytes arrive.
         sink.checksum = Some(0);
@@ -158,9 +157,9 @@ impl Batch {
         while times.len() < LEAST_TIMES
             || times.len() < MOST_TIMES && begun.elapsed() < TIME_OF_A_ROUTE
         {
-            (sink.spent, sink.calls) = (Duration::ZERO, 0);
+            sink.clock = Clock::default();
             go(&mut sink)?;
-            times.push(u64::try_from(sink.spent.as_nanos()).unwrap_or(u64::MAX));
+            times.push(u64::try_from(sink.clock.spent.as_nanos()).unwrap_or(u64::MAX));
         }
         let (using, answers) = (sys::thread_usage()?, requests() - answered);
         times.sort_unstable();
@@ -173,7 +172,7 @@ impl Batch {
             median_ns: times[times.len() / 2],
             least_ns: times[0],
             bytes: self.bytes,
-            system_calls: sink.calls + CALLS_OF_A_REQUEST * fuse_requests,
+            system_calls: sink.clock.calls + CALLS_OF_A_REQUEST * fuse_requests,
             copies,
             fuse_requests,
             page_faults: of_one(using.page_faults - used.page_faults),
@@ -182,11 +181,11 @@ impl Batch {
     }
 
     fn map_and_write(&self, sink: &mut Sink) -> io::Result<()> {
-        let map = sink.time(|| self.copy.map())?;
+        let map = sink.clock.time(1, || self.copy.map())?;
         for chunk in map.chunks(CHUNK_BYTES) {
             sink.pass(1, |mut socket| socket.write_all(chunk).map(|()| chunk.len()))?;
         }
-        sink.time(|| drop(map));
+        sink.clock.time(1, || drop(map));
         Ok(())
     }
 }
@@ -246,14 +245,31 @@ fn send(file: &File, bytes: u64, sink: &mut Sink) -> io::Result<()> {
     Ok(())
 }
 
+/// What one read took.
+#[derive(Debug, Default)]
+struct Clock {
+    spent: Duration,
+    calls: u64,
+}
+
+impl Clock {
+    /// Does something that takes so many system calls.
+    fn time<T>(&mut self, calls: u64, act: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let result = act();
+        self.spent += begun.elapsed();
+        self.calls += calls;
+        result
+    }
+}
+
 /// Where the bytes go, and a clock that runs only on the way there.
 #[derive(Debug)]
 struct Sink {
     socket: UnixStream,
     other_end: UnixStream,
     buffer: Vec<u8>,
-    spent: Duration,
-    calls: u64,
+    clock: Clock,
     /// Of what arrived, where that is asked for.
     checksum: Option<u32>,
 }
@@ -262,16 +278,7 @@ impl Sink {
     fn new() -> io::Result<Sink> {
         let (socket, other_end) = UnixStream::pair()?;
         let buffer = vec![0; CHUNK_BYTES];
-        Ok(Sink { socket, other_end, buffer, spent: Duration::ZERO, calls: 0, checksum: None })
-    }
-
-    /// Does something that takes one system call.
-    fn time<T>(&mut self, act: impl FnOnce() -> T) -> T {
-        let begun = Instant::now();
-        let result = act();
-        self.spent += begun.elapsed();
-        self.calls += 1;
-        result
+        Ok(Sink { socket, other_end, buffer, clock: Clock::default(), checksum: None })
     }
 
     /// Sends a chunk by so many system calls; what comes out is taken away off the clock.
@@ -280,10 +287,7 @@ impl Sink {
         calls: u64,
         send: impl FnOnce(&UnixStream) -> io::Result<usize>,
     ) -> io::Result<u64> {
-        let begun = Instant::now();
-        let bytes = send(&self.socket)?;
-        self.spent += begun.elapsed();
-        self.calls += calls;
+        let bytes = self.clock.time(calls, || send(&self.socket))?;
         if bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
